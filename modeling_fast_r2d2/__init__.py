@@ -1,0 +1,54 @@
+"""Fast-R2D2: trees and vectors from raw text, as transformers models."""
+
+from pathlib import Path
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForNextSentencePrediction,
+    AutoModelForPreTraining,
+    AutoModelForSequenceClassification,
+)
+
+from .configuration_fast_r2d2 import FastR2D2Config
+from .modeling_fast_r2d2 import (
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPairClassification,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    FastR2D2Model,
+    FastR2D2PreTrainedModel,
+)
+# from .trees import BinaryTree
+
+FastR2D2Config.register_for_auto_class()
+AutoConfig.register("fast_r2d2", FastR2D2Config)
+AutoModel.register(FastR2D2Config, FastR2D2Model)
+AutoModelForPreTraining.register(FastR2D2Config, FastR2D2ForPreTraining)
+AutoModelForSequenceClassification.register(FastR2D2Config, FastR2D2ForSequenceClassification)
+AutoModelForNextSentencePrediction.register(FastR2D2Config, FastR2D2ForPairClassification)
+
+
+def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
+    """Folder of a checkpoint that comes with the package, for ``from_pretrained``.
+
+    Raises:
+        ValueError: naming the bundled checkpoints, if there is none of that name.
+    """
+    folder = Path(__file__).parent / "checkpoints"
+    known = sorted(path.parent.name for path in folder.glob("*/config.json"))
+    if name not in known:
+        raise ValueError(f"bundled checkpoints are {', '.join(known)}, got {name!r}")
+    return str(folder / name)
+
+
+__all__ = [
+    "FastR2D2Config",
+    "FastR2D2ForConstituencyParsing",
+    "FastR2D2ForPairClassification",
+    "FastR2D2ForPreTraining",
+    "FastR2D2ForSequenceClassification",
+    "FastR2D2Model",
+    "FastR2D2PreTrainedModel",
+    "bundled_checkpoint",
+]

@@ -1,0 +1,117 @@
+"""The composition function: a Transformer over ``[task tokens, left, right]`` (paper, Section 2.1)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.activations import ACT2FN
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+TASK, LEFT, RIGHT = 0, 1, 2  # rows of the role embeddings
+
+
+class CompositionLayer(GradientCheckpointingLayer):
+    """Post-norm Transformer layer over tokens that lie on the first axis, the left and the right child last.
+
+    The children see each other and themselves; a task token sees itself and both children. Roles are added to
+    queries and keys only. Layer norms have no parameters.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        size = config.hidden_size
+        self.num_heads = config.num_attention_heads
+        self.eps = config.layer_norm_eps
+        self.role_embeddings = nn.Embedding(3, size)
+        self.query_key_value = nn.Linear(size, 3 * size)
+        self.attention_output = nn.Linear(size, size)
+        self.intermediate = nn.Linear(size, config.intermediate_size)
+        self.output = nn.Linear(config.intermediate_size, size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden: Tensor) -> Tensor:  # (tokens, compositions, hidden_size), in and out
+        attended = self.attention_output(self._attend(*self._project(hidden)))
+        hidden = self._norm(hidden + self.dropout(attended))
+        expanded = self.dropout(self.activation(self.intermediate(hidden)))
+        return self._norm(hidden + self.dropout(self.output(expanded)))
+
+    def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each ``(tokens, compositions, heads, head size)``."""
+        size, num_tasks = hidden.shape[-1], hidden.shape[0] - 2
+        roles = torch.tensor([TASK] * num_tasks + [LEFT, RIGHT], device=hidden.device)
+        # A role added to the input of a projection is a bias after it, so that one product serves all three.
+        weight, bias = self.query_key_value.weight, self.query_key_value.bias
+        role_bias = F.pad(F.linear(self.role_embeddings(roles), weight[: 2 * size]), (0, size)) + bias
+        projected = F.linear(hidden, weight) + role_bias[:, None].to(hidden.dtype)
+        return projected.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        scale = query.shape[-1] ** -0.5
+        query = query * scale
+        to_left, to_right = ((query * key[side]).sum(-1) for side in (-2, -1))  # (tokens, compositions, heads)
+        to_self = (query[:-2] * key[:-2]).sum(-1)
+        of_tasks = torch.stack([to_left[:-2], to_right[:-2], to_self])
+        of_children = torch.stack([to_left[-2:], to_right[-2:]])
+        task_left, task_right, task_self = self.attention_dropout(of_tasks.softmax(0))[..., None].unbind(0)
+        child_left, child_right = self.attention_dropout(of_children.softmax(0))[..., None].unbind(0)
+        tasks = task_left * value[-2] + task_right * value[-1] + task_self * value[:-2]
+        children = child_left * value[-2] + child_right * value[-1]
+        return torch.cat([tasks, children]).flatten(-2)
+
+    def _norm(self, hidden: Tensor) -> Tensor:
+        return F.layer_norm(hidden, hidden.shape[-1:], eps=self.eps)
+
+
+class CompositionStack(nn.Module):
+    """``num_hidden_layers`` composition layers."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.layers = nn.ModuleList(CompositionLayer(config) for _ in range(config.num_hidden_layers))
+
+    def forward(self, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Args: ``tasks`` ``(num_tasks, hidden_size)``, ``left`` and ``right`` ``(compositions, hidden_size)``.
+
+        Returns:
+            ``(num_tasks + 2, compositions, hidden_size)``: the tasks' outputs, then the left's and the right's.
+        """
+        tasks = tasks[:, None].expand(-1, len(left), -1)
+        hidden = torch.cat([tasks, left[None], right[None]])
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return hidden
+
+
+class Composition(nn.Module):
+    """``f`` of the paper's Equation 1: two children to their parent and the log-probability of joining them."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.eps = config.layer_norm_eps
+        self.stack = CompositionStack(config)
+        self.score = nn.Linear(config.hidden_size, 1)
+        self.blend = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, tasks: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        """
+        Args:
+            tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``, or ``(1, hidden_size)``, that of
+                ``[SUM]`` alone when no probability is wanted. No token's output depends on ``[CLS]``.
+            left, right: ``(compositions, hidden_size)``.
+
+        Returns:
+            Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or
+            wider, or None.
+        """
+        *scored, summed, left, right = self.stack(tasks, left, right)
+        weights = self.blend(summed).softmax(-1)
+        parent = weights[:, :1] * left + weights[:, 1:] * right
+        parent = F.layer_norm(parent, parent.shape[-1:], eps=self.eps)
+        if not scored:
+            return parent, None
+        logit = self.score(scored[0])[:, 0]
+        return parent, F.logsigmoid(logit.to(torch.promote_types(logit.dtype, torch.float32)))
+
+
+__all__ = ["Composition", "CompositionLayer", "CompositionStack"]

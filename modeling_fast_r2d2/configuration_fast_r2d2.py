@@ -1,0 +1,120 @@
+"""Configuration of Fast-R2D2 models."""
+
+from transformers import PreTrainedConfig
+
+ENCODINGS = ("forced", "chart", "heuristic")
+
+# Preset for all classes, since `save_pretrained` records only the class that was saved.
+AUTO_MAP = {
+    "AutoConfig": "configuration_fast_r2d2.FastR2D2Config",
+    "AutoModel": "modeling_fast_r2d2.FastR2D2Model",
+    "AutoModelForPreTraining": "modeling_fast_r2d2.FastR2D2ForPreTraining",
+    "AutoModelForSequenceClassification": "modeling_fast_r2d2.FastR2D2ForSequenceClassification",
+    "AutoModelForNextSentencePrediction": "modeling_fast_r2d2.FastR2D2ForPairClassification",
+    # transformers has no auto class for parsers; the name is for `get_class_from_dynamic_module`.
+    "AutoModelForConstituencyParsing": "modeling_fast_r2d2.FastR2D2ForConstituencyParsing",
+}
+
+
+class FastR2D2Config(PreTrainedConfig):
+    """Everything that defines a Fast-R2D2 model; the defaults are the paper's base size (Section 4.1).
+
+    Args:
+        vocab_size: Number of word pieces, shared by encoder and parser.
+        hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, hidden_act, layer_norm_eps: The
+            composition stack, a post-norm Transformer whose layer norms have no affine parameters.
+        hidden_dropout_prob, attention_probs_dropout_prob: Dropout in the composition stack and the task heads.
+        window_size: The paper's ``m``: most candidates of a chart cell, and rows of the chart before it is pruned.
+        encoding: How `FastR2D2Model` encodes: ``"forced"`` (along the parser's tree, "Fast-R2D2*" in the paper),
+            ``"chart"`` (over the chart that the parser pruned, "Fast-R2D2") or ``"heuristic"`` (the predecessor R2D2).
+        parser_type: Backbone of the parser, ``"lstm"`` or ``"transformer"``.
+        parser_embedding_size, parser_hidden_size, parser_num_layers: The parser; each LSTM direction has
+            ``parser_hidden_size`` units, the Transformer ``2 * parser_hidden_size`` features.
+        parser_num_attention_heads, parser_dropout_prob: The parser's heads (Transformer only) and dropout.
+        normalize_split_scores: Standardise the scores over each sentence, as the paper's equation for ``v`` has it
+            and the authors' code does not.
+        split_noise, choice_noise: Scale of the Gumbel noise on split scores and on the choice among a cell's
+            candidates while training; 1 is the paper's, 0 switches it off.
+        nested_spans: Honour nested span constraints level by level instead of through their union only.
+        tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
+        tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
+        classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
+        pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
+            sentence's ends.
+        cls_token_id, sum_token_id, mask_token_id, pair_token_id: Task tokens of the composition stack: score, blend,
+            language model, sentence pair.
+
+    Raises:
+        ValueError: for sizes below 1, heads that do not divide ``hidden_size``, token ids outside the vocabulary,
+            and unknown ``encoding``, ``parser_type`` or ``tree_objective``.
+    """
+
+    model_type = "fast_r2d2"
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 4
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    layer_norm_eps: float = 1e-5
+    initializer_range: float = 0.02
+    window_size: int = 4
+    encoding: str = "forced"
+    parser_type: str = "lstm"
+    parser_embedding_size: int = 128
+    parser_hidden_size: int = 256
+    parser_num_layers: int = 4
+    parser_num_attention_heads: int = 8
+    parser_dropout_prob: float = 0.1
+    normalize_split_scores: bool = False
+    split_noise: float = 1.0
+    choice_noise: float = 1.0
+    nested_spans: bool = False
+    tie_decoder: bool = True
+    tree_objective: str = "exact"
+    num_tree_samples: int = 256
+    classifier_dropout: float | None = None
+    tie_word_embeddings: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 4
+    eos_token_id: int | None = 5
+    cls_token_id: int = 2
+    sum_token_id: int = 6
+    mask_token_id: int = 3
+    pair_token_id: int = 7
+
+    def __post_init__(self, **kwargs):
+        kwargs.setdefault("auto_map", dict(AUTO_MAP))
+        super().__post_init__(**kwargs)
+        self._check_sizes()
+        self._check_choices()
+        self._check_token_ids()
+
+    def _check_sizes(self):
+        for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                     "window_size", "parser_embedding_size", "parser_hidden_size", "parser_num_layers",
+                     "num_tree_samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} and "
+                             f"{self.num_attention_heads}")
+
+    def _check_choices(self):
+        for name, known in (("encoding", ENCODINGS), ("parser_type", ("lstm", "transformer")),
+                            ("tree_objective", ("exact", "sampled"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+
+    def _check_token_ids(self):
+        for name in ("pad", "bos", "eos", "cls", "sum", "mask", "pair"):
+            token_id = getattr(self, f"{name}_token_id")
+            if token_id is None or not 0 <= token_id < self.vocab_size:
+                raise ValueError(f"{name}_token_id must be in 0 ... {self.vocab_size - 1}, got {token_id}; take the "
+                                 "ids from the tokenizer and count its special tokens in vocab_size")
+
+
+__all__ = ["FastR2D2Config"]

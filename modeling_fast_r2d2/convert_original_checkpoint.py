@@ -1,0 +1,155 @@
+"""Weights of the authors' code (alipay/StructuredLM_RTDT) to a checkpoint folder of this package.
+
+    python -m modeling_fast_r2d2.convert_original_checkpoint --config config.json --weights model.bin --output folder
+
+Encoder and parser may lie in one file or in two (``--weights encoder.bin parser.bin``).
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers.utils import logging
+
+from .configuration_fast_r2d2 import FastR2D2Config
+from .modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2ForSequenceClassification
+
+logger = logging.get_logger(__name__)
+
+CONFIG_NAMES = {
+    "encoder_num_hidden_layers": "num_hidden_layers",
+    "parser_input_dim": "parser_embedding_size",
+    "parser_hidden_dim": "parser_hidden_size",
+    "pairwise_task_id": "pair_token_id",
+}
+SAME_CONFIG_NAMES = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "window_size", "parser_num_layers",
+    "tie_decoder", "attention_probs_dropout_prob", "hidden_dropout_prob", "pad_token_id", "bos_token_id",
+    "eos_token_id", "sum_token_id", "cls_token_id", "mask_token_id",
+)  # fmt: skip
+
+LAYER_NAMES = {
+    "self_attn.in_proj_weight": "query_key_value.weight",
+    "self_attn.in_proj_bias": "query_key_value.bias",
+    "self_attn.out_proj.weight": "attention_output.weight",
+    "self_attn.out_proj.bias": "attention_output.bias",
+    "linear1.weight": "intermediate.weight",
+    "linear1.bias": "intermediate.bias",
+    "linear2.weight": "output.weight",
+    "linear2.bias": "output.bias",
+    "position_embedding.weight": "role_embeddings.weight",
+}
+PREFIXES = {
+    "r2d2.embedding.": "model.embeddings.",
+    "r2d2.blender.": "model.composition.blend.",
+    "r2d2.score_linear.": "model.composition.score.",
+    "r2d2.cls_dense.0.": "lm_head.transform.",
+    "r2d2.classifier.": "lm_head.decoder.",
+    "parser.embedding.": "model.parser.embeddings.",
+    "parser.encoder.": "model.parser.backbone.lstm.",
+    "parser.score_mlp.0.": "model.parser.dense.",
+    "parser.score_mlp.3.": "model.parser.score.",
+    "classifier.0.": "classifier.dense.",
+    "classifier.3.": "classifier.out_proj.",
+}
+STACKS = {"tree_encoder": "model.composition.stack", "tree_decoder": "decoder_stack"}
+
+
+def convert_config(original: Mapping[str, Any]) -> FastR2D2Config:
+    """The original's config dict to ours.
+
+    Raises:
+        ValueError: if the original's ``embedding_dim`` is not its ``hidden_size``, which has no equivalent here.
+    """
+    size = original.get("hidden_size")
+    if original.get("embedding_dim", size) != size:
+        raise ValueError(f"embedding_dim must equal hidden_size, got {original['embedding_dim']} and {size}")
+    ours = {name: original[name] for name in SAME_CONFIG_NAMES if name in original}
+    ours |= {name: original[theirs] for theirs, name in CONFIG_NAMES.items() if theirs in original}
+    return FastR2D2Config(**ours)
+
+
+def convert_state_dict(state_dict: Mapping[str, Tensor], config: FastR2D2Config) -> dict[str, Tensor]:
+    """The original's weights under the names of our models with heads, for ``from_pretrained(None, state_dict=...)``.
+
+    Args:
+        state_dict: names with the prefixes ``r2d2.``, ``parser.`` and ``classifier.``, or those of an encoder's or a
+            parser's file alone, without prefix.
+
+    Raises:
+        ValueError: if no name is one of the original's.
+    """
+    converted, unknown = {}, []
+    for name, tensor in _with_prefixes(state_dict).items():
+        ours = _convert_name(name)
+        if ours is None:
+            unknown.append(name)
+        elif ours.startswith("decoder_stack.") and config.tie_decoder:
+            continue  # a repetition of the encoder's stack
+        else:
+            # The original keeps spare rows of roles that nothing reads.
+            converted[ours] = tensor[:3].clone() if "role_embeddings" in ours else tensor
+    if not converted:
+        raise ValueError("no weights of the original Fast-R2D2 code found; names begin with "
+                         f"{', '.join(sorted(state_dict)[:3])}")
+    if unknown:
+        logger.warning(f"left out {len(unknown)} weights that have no place here: {', '.join(unknown[:5])}")
+    return converted
+
+
+def _with_prefixes(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    named = {name.removeprefix("module."): tensor for name, tensor in state_dict.items()}
+    if any(name.startswith(("r2d2.", "parser.")) for name in named):
+        return named
+    prefix = "parser." if any(name.startswith("score_mlp.") for name in named) else "r2d2."
+    return {prefix + name: tensor for name, tensor in named.items()}
+
+
+def _convert_name(name: str) -> str | None:
+    layer = re.fullmatch(r"r2d2\.(tree_encoder|tree_decoder)\.(layers\.\d+)\.(.+)", name)
+    if layer:
+        stack, number, rest = layer.groups()
+        return f"{STACKS[stack]}.{number}.{LAYER_NAMES[rest]}" if rest in LAYER_NAMES else None
+    for theirs, ours in PREFIXES.items():
+        if name.startswith(theirs):
+            return ours + name.removeprefix(theirs)
+    return None
+
+
+def load_weights(paths: list[Path]) -> dict[str, Tensor]:
+    """Weights of several files, safetensors or pickles of tensors alone (``weights_only=True``), with prefixes."""
+    weights = {}
+    for path in paths:
+        if path.suffix == ".safetensors":
+            loaded = load_file(path)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        weights |= _with_prefixes(loaded)
+    return weights
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True, help="the original's config, JSON")
+    parser.add_argument("--weights", type=Path, nargs="+", required=True, help="one or more .bin, .pt or .safetensors")
+    parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
+    options = parser.parse_args(arguments)
+    config = convert_config(json.loads(options.config.read_text(encoding="utf-8")))
+    weights = convert_state_dict(load_weights(options.weights), config)
+    is_classifier = "classifier.out_proj.weight" in weights
+    if is_classifier:
+        config.num_labels = len(weights["classifier.out_proj.weight"])
+    model_class = FastR2D2ForSequenceClassification if is_classifier else FastR2D2ForPreTraining
+    model = model_class.from_pretrained(None, config=config, state_dict=weights)
+    model.save_pretrained(options.output)
+    print(f"wrote {model_class.__name__} with {model.num_parameters():,} parameters to {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""R2D2's own pruning, the baseline (paper, Section 2.1): merge the likeliest pair of the best subtrees.
+
+Each merge depends on the probabilities of the cells before it, so that structure and vectors advance together, one
+merge of every sentence at a time. A row of *units* shrinks as spans become non-splittable; the table holds the nodes
+over 1 to ``window_size + 1`` neighbouring units, as the chart of `chart.plan_chart` does before it is pruned.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .chart import Chart
+from .composition import Composition
+from .encoder import Encoding, choose, compose_candidates
+
+
+def encode_heuristic(
+    lengths: Tensor, leaves: Tensor, composition: Composition, tasks: Tensor, window_size: int, choice_noise: float = 0
+) -> tuple[Chart, Encoding]:
+    """Prune and encode a batch at once; arguments and results as for `encoder.encode_chart`."""
+    cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
+    table = UnitTable.of_tokens(lengths, window_size)
+    for height in range(2, min(window_size + 1, int(lengths.max())) + 1):
+        starts = torch.arange(table.ends.shape[1], device=lengths.device)
+        cells.encode(table, height, *(starts + height <= table.counts[:, None]).nonzero(as_tuple=True))
+    while (table.counts > window_size + 1).any():
+        merges = _pick_merges(table, cells, window_size)
+        table = table.merge(merges)
+        cells.encode(table, window_size + 1, *table.missing().nonzero(as_tuple=True))
+    sentences = torch.arange(len(lengths), device=lengths.device)
+    return cells.finish(roots=table.nodes[sentences, table.counts - 1, 0])
+
+
+@dataclass
+class UnitTable:
+    """The shrinking chart: ``nodes[b, h - 1, u]`` is the node over ``h`` units of sentence ``b`` from unit ``u`` on.
+
+    Attributes:
+        nodes: ``(batch, window_size + 1, units)`` long, -1 where there is none.
+        ends: ``(batch, units)`` long, last flat token of each unit; past the last unit no value counts.
+        counts: ``(batch,)`` long, units left.
+    """
+
+    nodes: Tensor
+    ends: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of_tokens(cls, lengths: Tensor, window_size: int) -> "UnitTable":
+        units = torch.arange(int(lengths.max()), device=lengths.device)
+        ends = (lengths.cumsum(0) - lengths)[:, None] + units
+        nodes = lengths.new_full((len(lengths), window_size + 1, len(units)), -1)
+        nodes[:, 0] = torch.where(units < lengths[:, None], ends, -1)
+        return cls(nodes, ends, lengths)
+
+    def merge(self, at: Tensor) -> "UnitTable":
+        """Join units ``at`` and ``at + 1`` of each sentence, ``(batch,)`` long; -1 leaves a sentence as it is.
+
+        A node that holds both is now a node over one unit less; one that holds either alone is gone.
+        """
+        rows, last = self.nodes.shape[1], self.ends.shape[1] - 1
+        start = torch.arange(last + 1, device=at.device)
+        height = torch.arange(1, rows + 1, device=at.device)[:, None]
+        split, merges = at[:, None, None], (at >= 0)[:, None, None]
+        holds_both = merges & (start <= split) & (split < start + height)
+        from_row = height - 1 + holds_both
+        from_start = start + (merges & (start > split))
+        sentences = torch.arange(len(at), device=at.device)[:, None, None]
+        nodes = self.nodes[sentences, from_row.clamp(max=rows - 1), from_start.clamp(max=last)]
+        counts = self.counts - (at >= 0).long()
+        exists = (from_row < rows) & (start + height <= counts[:, None, None])
+        ends_from = (start + (merges[:, 0] & (start >= split[:, 0]))).clamp(max=last)
+        return UnitTable(nodes.masked_fill(~exists, -1), self.ends.gather(1, ends_from), counts)
+
+    def missing(self) -> Tensor:
+        """``(batch, units)`` bool: where the top row still wants a node."""
+        rows, start = self.nodes.shape[1], torch.arange(self.ends.shape[1], device=self.ends.device)
+        return (self.nodes[:, -1] < 0) & (start + rows <= self.counts[:, None])
+
+
+class GrowingCells:
+    """Cells in the order in which they are encoded, with all that choosing merges needs to know of them."""
+
+    def __init__(self, lengths, leaves, composition, tasks, window_size, choice_noise):
+        self.lengths, self.num_tokens = lengths, len(leaves)
+        self.composition, self.tasks, self.choice_noise = composition, tasks, choice_noise
+        # The full chart's lower rows, then at most `window_size + 1` new cells a merge.
+        room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())
+        dtype = torch.promote_types(leaves.dtype, torch.float32)
+        self.nodes = torch.cat([leaves, leaves.new_empty(room - len(leaves), leaves.shape[1])])
+        self.log_prob = leaves.new_zeros(room, dtype=dtype)
+        tokens = torch.arange(self.num_tokens, device=leaves.device)
+        self.spans = torch.cat([tokens, tokens.new_empty(room - len(leaves))])[:, None].repeat(1, 2)
+        self.splits = tokens.new_full((room, window_size), -1)
+        self.left, self.right = self.splits.clone(), self.splits.clone()
+        self.step_log_prob = leaves.new_full(self.splits.shape, float("-inf"), dtype=dtype)
+        self.candidate_log_prob = self.step_log_prob.clone()
+        self.chosen = tokens.new_zeros(room)
+        self.level_sizes: list[int] = []
+
+    @property
+    def num_nodes(self) -> int:
+        return self.num_tokens + sum(self.level_sizes)
+
+    def encode(self, table: UnitTable, height: int, sentences: Tensor, starts: Tensor) -> None:
+        """Encode the cells over ``height`` units from unit ``starts`` of ``sentences``; enter them in the table."""
+        offsets = torch.arange(1, height, device=starts.device)
+        row, start = sentences[:, None], starts[:, None]
+        left = table.nodes[row, offsets - 1, start]
+        right = table.nodes[row, height - offsets - 1, start + offsets]
+        vectors, step, candidates = compose_candidates(
+            self.nodes, self.log_prob, left, right, self.composition, self.tasks
+        )
+        rows = slice(self.num_nodes, self.num_nodes + len(starts))
+        self.nodes[rows], self.log_prob[rows], self.chosen[rows] = choose(vectors, candidates, self.choice_noise)
+        self.spans[rows] = torch.stack([self.spans[left[:, 0], 0], self.spans[right[:, -1], 1]], dim=-1)
+        for kept, values in (
+            (self.splits, table.ends[row, start + offsets - 1]), (self.left, left), (self.right, right),
+            (self.step_log_prob, step.detach()), (self.candidate_log_prob, candidates.detach()),
+        ):  # fmt: skip
+            kept[rows, : height - 1] = values
+        table.nodes[sentences, height - 1, starts] = torch.arange(rows.start, rows.stop, device=starts.device)
+        self.level_sizes.append(len(starts))
+
+    def finish(self, roots: Tensor) -> tuple[Chart, Encoding]:
+        nodes, cells = slice(self.num_nodes), slice(self.num_tokens, self.num_nodes)
+        offsets = self.lengths.cumsum(0) - self.lengths
+        chart = Chart(self.lengths, offsets, self.spans[nodes], self.splits[cells], self.left[cells],
+                      self.right[cells], tuple(self.level_sizes), roots)
+        encoding = Encoding(self.nodes[nodes], self.log_prob[nodes], self.candidate_log_prob[cells],
+                            self.chosen[cells])
+        return chart, encoding
+
+
+def _pick_merges(table: UnitTable, cells: GrowingCells, window_size: int) -> Tensor:
+    """Steps 1 and 2 of the heuristic: the likeliest two-unit cell in any best subtree of the table's top row.
+
+    Returns:
+        ``(batch,)`` long, the first of the two units; -1 where the root is encoded already.
+    """
+    top = table.nodes[:, window_size]
+    in_subtree = torch.zeros_like(table.nodes, dtype=torch.bool)
+    in_subtree[:, window_size] = top >= 0
+    split_at = _unit_splits(table, cells)
+    for height in range(window_size + 1, 2, -1):
+        sentence, start = in_subtree[:, height - 1].nonzero(as_tuple=True)
+        node = table.nodes[sentence, height - 1, start]
+        candidate = cells.candidate_log_prob[node].masked_fill(split_at[node] < 0, float("-inf")).argmax(1)
+        end = split_at[node, candidate]  # the left child's last unit
+        in_subtree[sentence, end - start, start] = True
+        in_subtree[sentence, height - 2 - end + start, end + 1] = True
+    pairs = table.nodes[:, 1]
+    step = cells.step_log_prob[pairs].masked_fill(split_at[pairs] < 0, float("-inf")).amax(-1)
+    best = step.masked_fill(~in_subtree[:, 1], float("-inf")).argmax(1)
+    return torch.where(table.counts > window_size + 1, best, -1)
+
+
+def _unit_splits(table: UnitTable, cells: GrowingCells) -> Tensor:
+    """For each candidate, ``(num_nodes, window_size)``, the unit that ends at its split point; -1 where none does.
+
+    A candidate inside a unit would break a non-splittable span.
+    """
+    is_unit = torch.arange(table.ends.shape[1], device=table.ends.device) < table.counts[:, None]
+    unit_of_end = table.ends.new_full((cells.num_tokens + 1,), -1)  # the last: no candidate, -1
+    unit_of_end[table.ends[is_unit]] = is_unit.nonzero()[:, 1]
+    return unit_of_end[cells.splits]

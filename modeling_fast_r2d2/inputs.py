@@ -1,0 +1,102 @@
+"""What enters a model is checked here, before any work, and brought into the flat layout of `chart`."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .configuration_fast_r2d2 import ENCODINGS
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A checked batch.
+
+    Attributes:
+        lengths: ``(batch,)`` long.
+        is_token: ``(batch, seq_len)`` bool; a padded tensor indexed by it is flat, sentences end to end.
+    """
+
+    lengths: Tensor
+    is_token: Tensor
+
+    def flatten(self, padded: Tensor) -> Tensor:
+        """``(batch, seq_len, ...)``, or ``(batch, seq_len - 1, ...)`` by split point, to ``(num_tokens, ...)``."""
+        if padded.shape[1] < self.is_token.shape[1]:
+            padded = F.pad(padded, (0, 0) * (padded.dim() - 2) + (0, 1))
+        return padded[self.is_token]
+
+    def pad(self, flat: Tensor, value: int | float = 0) -> Tensor:
+        """``(num_tokens, ...)`` to ``(batch, seq_len, ...)``."""
+        padded = flat.new_full((*self.is_token.shape, *flat.shape[1:]), value)
+        padded[self.is_token] = flat
+        return padded
+
+
+def read_sentences(tokens: Tensor, attention_mask: Tensor | None, pad_token_id: int, vocab_size: int) -> Sentences:
+    """Check token ids ``(batch, seq_len)`` or vectors ``(batch, seq_len, hidden_size)`` and their mask.
+
+    Without a mask, ``pad_token_id`` marks the padding of ids, and vectors have none.
+
+    Raises:
+        ValueError: naming the row, for wrong shapes or types, rows without tokens, left padding or holes in the
+            mask, and ids outside the vocabulary.
+    """
+    is_ids = not tokens.is_floating_point()
+    if tokens.dim() != (2 if is_ids else 3) or 0 in tokens.shape[:2]:
+        expected = "input_ids must be (batch, seq_len)" if is_ids else "inputs_embeds (batch, seq_len, hidden_size)"
+        raise ValueError(f"{expected} with at least one sentence of one token, got {tuple(tokens.shape)}")
+    if attention_mask is None:
+        is_token = tokens != pad_token_id if is_ids else torch.ones_like(tokens[..., 0], dtype=torch.bool)
+    elif attention_mask.shape != tokens.shape[:2]:
+        raise ValueError(f"attention_mask must be {tuple(tokens.shape[:2])}, got {tuple(attention_mask.shape)}")
+    else:
+        is_token = attention_mask.bool()
+    lengths = is_token.sum(1)
+    is_prefix = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+    refuse_rows(lengths == 0, "no token", "drop the sentence or give it the [UNK] token")
+    refuse_rows((is_token != is_prefix).any(1), "padding before or between its tokens", "pad on the right")
+    if is_ids:
+        outside = ((tokens < 0) | (tokens >= vocab_size)) & is_token
+        remedy = f"use ids in 0 ... {vocab_size - 1}, or model.resize_token_embeddings"
+        refuse_rows(outside.any(1), "a token id outside the vocabulary", remedy)
+    return Sentences(lengths, is_token)
+
+
+def check_atom_spans(atom_spans: Tensor, lengths: Tensor) -> None:
+    """Raise ValueError unless spans are ``(batch, max_spans, 2)`` long, inclusive, in the sentence, padded with -1."""
+    if atom_spans.dim() != 3 or atom_spans.shape[0] != len(lengths) or atom_spans.shape[2] != 2:
+        raise ValueError(f"atom_spans must be ({len(lengths)}, max_spans, 2), got {tuple(atom_spans.shape)}")
+    if atom_spans.dtype != torch.long:
+        raise ValueError(f"atom_spans must be long (torch.int64), got {atom_spans.dtype}")
+    first, last = atom_spans.unbind(-1)
+    is_padding = (first == -1) & (last == -1)
+    refuse_rows(((first > last) & ~is_padding).any(1), "a reversed span in atom_spans", "give (first, last) tokens")
+    outside = ((first < 0) | (last >= lengths[:, None])) & ~is_padding
+    remedy = "spans are inclusive, within the row's own tokens, and padded with -1"
+    refuse_rows(outside.any(1), "a span in atom_spans outside the sentence", remedy)
+
+
+def check_split_scores(split_scores: Tensor, sentences: Sentences) -> None:
+    """Raise ValueError unless scores are ``(batch, seq_len - 1)`` floating point without NaN at split points."""
+    batch, seq_len = sentences.is_token.shape
+    if split_scores.shape != (batch, seq_len - 1):
+        raise ValueError(f"split_scores must be {(batch, seq_len - 1)}, got {tuple(split_scores.shape)}")
+    if not split_scores.is_floating_point():
+        raise ValueError(f"split_scores must be floating point, got {split_scores.dtype}")
+    is_nan = split_scores.isnan() & sentences.is_token[:, 1:]
+    refuse_rows(is_nan.any(1), "NaN in split_scores", "scores may be infinite, not NaN; check the weights and inputs")
+
+
+def check_encoding(encoding: str) -> str:
+    if encoding not in ENCODINGS:
+        raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {encoding!r}")
+    return encoding
+
+
+def refuse_rows(is_bad: Tensor, what: str, remedy: str) -> None:
+    if is_bad.any():
+        rows = is_bad.nonzero()[:, 0].tolist()
+        more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+        raise ValueError(f"row {', '.join(map(str, rows[:3]))}{more} of the batch has {what}; {remedy}")

@@ -1,0 +1,482 @@
+"""Fast-R2D2 as transformers models: the base model and its heads, thin over parser, chart, encoder and objectives."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.activations import ACT2FN
+from transformers.loss.loss_utils import ForSequenceClassificationLoss
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .chart import Chart, follow, merge_ranks, plan_chart, plan_tree
+from .composition import Composition, CompositionStack
+from .configuration_fast_r2d2 import FastR2D2Config
+from .encoder import Encoding, encode_chart, encode_forced
+from .heuristic_pruning import encode_heuristic
+from .inputs import Sentences, check_atom_spans, check_encoding, check_split_scores, read_sentences, refuse_rows
+from .objectives import (
+    LanguageModelHead,
+    exact_tree_loss,
+    language_model_loss,
+    language_model_states,
+    sample_trees,
+    sampled_tree_loss,
+)
+from .parser import TopDownParser, add_gumbel_noise, span_nesting
+
+
+@dataclass
+class FastR2D2Output(ModelOutput):
+    """
+    Args:
+        last_hidden_state: ``(batch, 2 * seq_len - 1, hidden_size)``: leaves at 0 ... n-1, the constituent that splits
+            at ``k`` at ``seq_len + k``, zeros elsewhere.
+        pooler_output: ``(batch, hidden_size)``, root vectors.
+        split_scores: ``(batch, seq_len - 1)``, the parser's raw scores, 0 past the sentence.
+        spans: ``(batch, seq_len - 1, 2)`` long, first and last token of the constituent that splits at ``k``; -1 past
+            the sentence.
+        log_prob: ``(batch,)`` float32 or wider, nats: log p̃ of the root; None when forced.
+    """
+
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    split_scores: Tensor | None = None
+    spans: Tensor | None = None
+    log_prob: Tensor | None = None
+
+
+@dataclass
+class FastR2D2ForPreTrainingOutput(ModelOutput):
+    """``loss = lm_loss + tree_loss``, scalars in nats; the other fields as in `FastR2D2Output`."""
+
+    loss: Tensor | None = None
+    lm_loss: Tensor | None = None
+    tree_loss: Tensor | None = None
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    split_scores: Tensor | None = None
+    spans: Tensor | None = None
+    log_prob: Tensor | None = None
+
+
+@dataclass
+class FastR2D2ClassifierOutput(ModelOutput):
+    """
+    Args:
+        loss: scalar, with labels: the sum of four losses in training, the task loss in evaluation.
+        logits: ``(batch, num_labels)`` of the encoding asked for.
+        lm_loss, tree_loss: scalars in nats, the parts of ``loss`` that need no labels; in training only.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    lm_loss: Tensor | None = None
+    tree_loss: Tensor | None = None
+
+
+@dataclass
+class FastR2D2ParserOutput(ModelOutput):
+    """``split_scores`` and ``spans`` as in `FastR2D2Output`."""
+
+    split_scores: Tensor | None = None
+    spans: Tensor | None = None
+
+
+class FastR2D2PreTrainedModel(PreTrainedModel):
+    """Initialisation, loading and the parser's share of resizing; the models are below."""
+
+    config_class = FastR2D2Config
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # losses are means, so gradient accumulation has to average them
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        """Token embeddings normal with ``initializer_range``, all else as PyTorch's defaults, like the original."""
+        if isinstance(module, nn.Linear):
+            bound = 1 / math.sqrt(module.in_features)
+            init.uniform_(module.weight, -bound, bound)
+            if module.bias is not None:
+                init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, nn.LSTM):
+            bound = 1 / math.sqrt(module.hidden_size)
+            for parameter in module.parameters():
+                init.uniform_(parameter, -bound, bound)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight)
+        elif isinstance(module, FastR2D2Model):
+            init.normal_(module.embeddings.weight, std=self.config.initializer_range)
+        else:
+            super()._init_weights(module)
+
+    def resize_token_embeddings(self, new_num_tokens=None, pad_to_multiple_of=None, mean_resizing=True):
+        """As in transformers; the parser's own embeddings follow."""
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        parser = self.base_model.parser
+        if parser.embeddings is not embeddings:
+            parser.embeddings = self._get_resized_embeddings(
+                parser.embeddings, embeddings.num_embeddings, mean_resizing=mean_resizing
+            )
+        return embeddings
+
+    def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give either input_ids or inputs_embeds")
+        tokens = input_ids if inputs_embeds is None else inputs_embeds
+        return read_sentences(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
+
+    def _nesting(self, atom_spans, sentences: Sentences) -> Tensor | None:
+        if atom_spans is None:
+            return None
+        check_atom_spans(atom_spans, sentences.lengths)
+        return span_nesting(atom_spans, sentences.is_token.shape[1] - 1, self.config.nested_spans)
+
+
+class FastR2D2Model(FastR2D2PreTrainedModel):
+    """Parser and encoder: sentences to root vectors, constituent vectors and trees."""
+
+    _auto_class = "AutoModel"
+
+    def __init__(self, config: FastR2D2Config):
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.composition = Composition(config)
+        self.parser = TopDownParser(config)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.embeddings
+
+    def set_input_embeddings(self, value):
+        self.embeddings = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        split_scores: Tensor | None = None,
+        encoding: str | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> FastR2D2Output:
+        """
+        Args:
+            input_ids: ``(batch, seq_len)`` long.
+            attention_mask: ``(batch, seq_len)``, 1 on tokens, 0 on padding on the right; by default what is not
+                ``pad_token_id``.
+            atom_spans: ``(batch, max_spans, 2)`` long, spans that must be constituents of the parser's tree, such as
+                words of several pieces; inclusive, padded with -1.
+            inputs_embeds: ``(batch, seq_len, hidden_size)`` in place of ``input_ids``; needs ``split_scores``.
+            split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
+            encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
+            token_type_ids: ignored; tokenizers may give it.
+
+        Raises:
+            ValueError: naming the row, for input that is not so, before any work.
+        """
+        encoding = check_encoding(encoding or self.config.encoding)
+        batch = self.embed(input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
+        chart, encoded = self.encode(batch, encoding, reachable_only=True)
+        return FastR2D2Output(**self.describe(batch, chart, encoded))
+
+    def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> "EmbeddedBatch":
+        """Check the inputs of `forward`; look up leaves and score split points."""
+        sentences = self._read(input_ids, attention_mask, inputs_embeds)
+        nesting = self._nesting(atom_spans, sentences)
+        if split_scores is None and input_ids is None:
+            raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
+        if split_scores is not None:
+            check_split_scores(split_scores, sentences)
+        else:
+            split_scores = self.parser(input_ids, sentences.lengths)
+            check_split_scores(split_scores, sentences)
+        leaves = sentences.flatten(inputs_embeds) if input_ids is None else self.embeddings(input_ids[sentences.is_token])
+        return EmbeddedBatch(sentences, leaves, split_scores, nesting)
+
+    def encode(self, batch: "EmbeddedBatch", encoding: str, reachable_only: bool = False) -> tuple[Chart, Encoding]:
+        """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates."""
+        config, lengths = self.config, batch.sentences.lengths
+        tasks = self.embeddings.weight[[config.cls_token_id, config.sum_token_id]]
+        choice_noise = config.choice_noise if self.training else 0.0
+        if encoding == "heuristic":
+            return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
+        scores = batch.split_scores.detach()
+        if encoding == "forced":
+            chart = plan_tree(merge_ranks(scores, lengths, batch.nesting), lengths)
+            return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
+        if self.training and config.split_noise:
+            scores = add_gumbel_noise(scores, config.split_noise)
+        ranks = merge_ranks(scores, lengths, batch.nesting)
+        chart = plan_chart(ranks, lengths, config.window_size, reachable_only)
+        return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise)
+
+    def describe(self, batch: "EmbeddedBatch", chart: Chart, encoded: Encoding) -> dict[str, Tensor | None]:
+        """The fields of `FastR2D2Output`."""
+        best = follow(chart, lambda cells: encoded.chosen[cells])[0]
+        leaves = torch.arange(chart.num_tokens, device=best.device)
+        places = torch.cat([batch.sentences.pad(leaves, -1), batch.sentences.pad(best, -1)[:, :-1]], dim=1)
+        nodes = F.pad(encoded.nodes, (0, 0, 0, 1))  # the last row, -1, is zeros
+        return {
+            "last_hidden_state": nodes[places],
+            "pooler_output": encoded.nodes.index_select(0, chart.roots),
+            "split_scores": batch.split_scores,
+            "spans": constituent_spans(chart, best, batch.sentences),
+            "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
+        }
+
+
+@dataclass(frozen=True)
+class EmbeddedBatch:
+    """Checked sentences with their leaves ``(num_tokens, hidden_size)``, split scores and span nesting, both
+    ``(batch, seq_len - 1)``, the latter None without span constraints."""
+
+    sentences: Sentences
+    leaves: Tensor
+    split_scores: Tensor
+    nesting: Tensor | None
+
+
+def constituent_spans(chart: Chart, nodes: Tensor, sentences: Sentences) -> Tensor:
+    """``(num_tokens,)`` node ids by flat split point, -1 at sentence ends, to ``(batch, seq_len - 1, 2)`` spans."""
+    offsets = chart.offsets.repeat_interleave(chart.lengths)[:, None]
+    spans = (chart.spans[nodes] - offsets).masked_fill(nodes[:, None] < 0, -1)
+    return sentences.pad(spans, -1)[:, :-1]
+
+
+class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
+    """The parser alone: trees without an encoder. Loads from any Fast-R2D2 checkpoint."""
+
+    _auto_class = "AutoModelForConstituencyParsing"
+    _keys_to_ignore_on_load_unexpected = [r"(?!parser\.|model\.parser\.)"]
+
+    def __init__(self, config: FastR2D2Config):
+        super().__init__(config)
+        self.parser = TopDownParser(config)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.parser.embeddings
+
+    def set_input_embeddings(self, value):
+        self.parser.embeddings = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> FastR2D2ParserOutput:
+        """Arguments and errors as for `FastR2D2Model`."""
+        sentences = self._read(input_ids, attention_mask)
+        nesting = self._nesting(atom_spans, sentences)
+        scores = self.parser(input_ids, sentences.lengths)
+        check_split_scores(scores, sentences)
+        chart = plan_tree(merge_ranks(scores.detach(), sentences.lengths, nesting), sentences.lengths)
+        best = follow(chart, torch.zeros_like)[0]
+        return FastR2D2ParserOutput(scores, constituent_spans(chart, best, sentences))
+
+
+class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
+    """A base model and the losses that need no labels (paper, Section 3.2)."""
+
+    _tied_weights_keys = {"lm_head.decoder.weight": "model.embeddings.weight"}
+
+    def __init__(self, config: FastR2D2Config):
+        super().__init__(config)
+        self.model = FastR2D2Model(config)
+        self.lm_head = LanguageModelHead(config)
+        if not config.tie_decoder:
+            self.decoder_stack = CompositionStack(config)
+
+    def get_output_embeddings(self):
+        return self.lm_head.decoder
+
+    def set_output_embeddings(self, value):
+        self.lm_head.decoder = value
+
+    def run_decoder(self, task_id: int, left: Tensor, right: Tensor) -> Tensor:
+        """``(compositions, hidden_size)``: output at one task token beside left and right vectors."""
+        stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
+        return stack(self.model.embeddings.weight[[task_id]], left, right)[0]
+
+    def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids):
+        """Language-model loss and tree loss of an encoded chart with all its cells."""
+        config, weight = self.config, self.model.embeddings.weight
+        hidden = language_model_states(
+            chart, encoded.nodes, weight[[config.bos_token_id, config.eos_token_id]],
+            lambda left, right: self.run_decoder(config.mask_token_id, left, right),
+        )
+        lm_loss = language_model_loss(self.lm_head(hidden), input_ids[batch.sentences.is_token])
+        scores = batch.sentences.flatten(batch.split_scores)
+        if config.tree_objective == "exact":
+            return lm_loss, exact_tree_loss(chart, encoded, scores)
+        trees = sample_trees(chart, encoded, config.num_tree_samples)
+        return lm_loss, sampled_tree_loss(chart, trees, scores)
+
+
+class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
+    """Parser and encoder that teach each other on raw text (paper, Section 3.2)."""
+
+    _auto_class = "AutoModelForPreTraining"
+
+    def __init__(self, config: FastR2D2Config):
+        super().__init__(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        encoding: str | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> FastR2D2ForPreTrainingOutput:
+        """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"`` (the default) or ``"heuristic"``:
+        the losses need a chart. The targets are ``input_ids`` themselves."""
+        encoding = check_encoding(encoding or "chart")
+        if encoding == "forced":
+            raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
+        batch = self.model.embed(input_ids, attention_mask, atom_spans)
+        chart, encoded = self.model.encode(batch, encoding)
+        lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
+        fields = self.model.describe(batch, chart, encoded)
+        return FastR2D2ForPreTrainingOutput(lm_loss + tree_loss, lm_loss, tree_loss, **fields)
+
+
+class ClassificationHead(nn.Module):
+    """A root vector to logits through one hidden layer."""
+
+    def __init__(self, config: FastR2D2Config):
+        super().__init__()
+        dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.dropout = nn.Dropout(dropout)
+        self.out_proj = nn.Linear(config.intermediate_size, config.num_labels)
+
+    def forward(self, root: Tensor) -> Tensor:  # (batch, hidden_size) -> (batch, num_labels)
+        return self.out_proj(self.dropout(self.activation(self.dense(root))))
+
+
+class FastR2D2Classifier(FastR2D2WithLanguageModel):
+    """What both classifiers share: the fine-tuning objective of the paper's Section 3.3."""
+
+    def __init__(self, config: FastR2D2Config):
+        super().__init__(config)
+        self.classifier = ClassificationHead(config)
+        self.post_init()
+
+    def features(self, roots: Tensor) -> Tensor:
+        """Root vectors of the sentences to ``(batch, hidden_size)``, what the classifier sees."""
+        raise NotImplementedError
+
+    def classify(self, inputs: dict, labels: Tensor | None, encoding: str | None) -> FastR2D2ClassifierOutput:
+        encoding = check_encoding(encoding or self.config.encoding)
+        batch = self.model.embed(**inputs)
+        if self.training and labels is not None:
+            return self._training_losses(batch, inputs["input_ids"], labels, encoding)
+        logits = self._logits(*self.model.encode(batch, encoding, reachable_only=True))
+        return FastR2D2ClassifierOutput(None if labels is None else self._task_loss(logits, labels), logits)
+
+    def _training_losses(self, batch, input_ids, labels, encoding) -> FastR2D2ClassifierOutput:
+        """Forced and chart task losses, language-model loss and tree loss."""
+        if input_ids is None:
+            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
+        chart, encoded = self.model.encode(batch, "heuristic" if encoding == "heuristic" else "chart")
+        chart_logits, forced_logits = self._logits(chart, encoded), self._logits(*self.model.encode(batch, "forced"))
+        lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
+        loss = self._task_loss(forced_logits, labels) + self._task_loss(chart_logits, labels) + lm_loss + tree_loss
+        logits = forced_logits if encoding == "forced" else chart_logits
+        return FastR2D2ClassifierOutput(loss, logits, lm_loss, tree_loss)
+
+    def _logits(self, chart: Chart, encoded: Encoding) -> Tensor:
+        return self.classifier(self.features(encoded.nodes.index_select(0, chart.roots)))
+
+    def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if labels.shape[0] != logits.shape[0]:
+            raise ValueError(f"labels must have one row a sentence or pair, {logits.shape[0]}, got {labels.shape[0]}")
+        if labels.dim() == 1 and not labels.is_floating_point() and self.config.num_labels > 1:
+            refuse_rows((labels < 0) | (labels >= self.config.num_labels), "a label outside the classes",
+                        f"labels must be in 0 ... {self.config.num_labels - 1}; set num_labels")
+        return ForSequenceClassificationLoss(labels, logits, self.config)
+
+
+class FastR2D2ForSequenceClassification(FastR2D2Classifier):
+    """Sentence classification or regression on the root vector (paper, Section 3.3)."""
+
+    _auto_class = "AutoModelForSequenceClassification"
+
+    def features(self, roots: Tensor) -> Tensor:
+        return roots
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        split_scores: Tensor | None = None,
+        labels: Tensor | None = None,
+        encoding: str | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> FastR2D2ClassifierOutput:
+        """As for `FastR2D2Model`; ``labels`` ``(batch,)`` long, or float ``(batch,)`` or ``(batch, num_labels)`` for
+        regression and several labels, as in transformers."""
+        inputs = dict(input_ids=input_ids, attention_mask=attention_mask, atom_spans=atom_spans,
+                      inputs_embeds=inputs_embeds, split_scores=split_scores)
+        return self.classify(inputs, labels, encoding)
+
+
+class FastR2D2ForPairClassification(FastR2D2Classifier):
+    """Classification of sentence pairs: both roots and ``[PAIR]`` through the decoder (paper, Section 4.2)."""
+
+    _auto_class = "AutoModelForNextSentencePrediction"
+
+    def features(self, roots: Tensor) -> Tensor:
+        return self.run_decoder(self.config.pair_token_id, roots[0::2], roots[1::2])
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        split_scores: Tensor | None = None,
+        labels: Tensor | None = None,
+        encoding: str | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> FastR2D2ClassifierOutput:
+        """As for `FastR2D2ForSequenceClassification`, with an axis of the pair's two sentences after the batch's:
+        ``input_ids`` ``(batch, 2, seq_len)`` and so on. Errors count rows over both: pair ``b`` is 2b and 2b + 1."""
+        inputs = dict(input_ids=input_ids, attention_mask=attention_mask, atom_spans=atom_spans,
+                      inputs_embeds=inputs_embeds, split_scores=split_scores)
+        return self.classify({name: _unpair(name, value) for name, value in inputs.items()}, labels, encoding)
+
+
+def _unpair(name: str, value: Tensor | None) -> Tensor | None:
+    if value is not None and (value.dim() < 3 or value.shape[1] != 2):
+        raise ValueError(f"{name} must be (batch, 2, ...), one row for each sentence of a pair, got {tuple(value.shape)}")
+    return None if value is None else value.flatten(0, 1)
+
+
+__all__ = [
+    "FastR2D2ForConstituencyParsing",
+    "FastR2D2ForPairClassification",
+    "FastR2D2ForPreTraining",
+    "FastR2D2ForSequenceClassification",
+    "FastR2D2Model",
+    "FastR2D2PreTrainedModel",
+]

@@ -1,0 +1,151 @@
+"""What parser and encoder learn from raw text: language-model loss and tree KL (paper, Sections 2.1 and 3.2)."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.activations import ACT2FN
+
+from .chart import Chart, follow, widest_neighbours
+from .encoder import Encoding
+
+
+class LanguageModelHead(nn.Module):
+    """Predicts every token from the widest nodes beside it; the output matrix is the token embedding's."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+
+    def forward(self, hidden: Tensor) -> Tensor:  # (tokens, hidden_size) -> (tokens, vocab_size)
+        return self.decoder(self.activation(self.transform(hidden)))
+
+
+def language_model_states(
+    chart: Chart, nodes: Tensor, ends: Tensor, decode: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """What the language model sees of every token: the widest nodes beside it (paper, Equation 6).
+
+    Args:
+        nodes: ``(num_nodes, hidden_size)``.
+        ends: ``(2, hidden_size)``, embeddings of ``[BOS]`` and ``[EOS]``, the contexts at a sentence's ends.
+        decode: left and right contexts, each ``(num_tokens, hidden_size)``, to the output at ``[MASK]``.
+
+    Returns:
+        ``(num_tokens, hidden_size)``, sentences end to end.
+    """
+    return decode(*(_rows_or(nodes, ids, end) for ids, end in zip(widest_neighbours(chart), ends, strict=True)))
+
+
+def _rows_or(nodes: Tensor, ids: Tensor, default: Tensor) -> Tensor:
+    return torch.where(ids[:, None] < 0, default.to(nodes.dtype), nodes.index_select(0, ids.clamp(min=0)))
+
+
+def language_model_loss(logits: Tensor, token_ids: Tensor) -> Tensor:
+    """Mean cross entropy in nats over ``(num_tokens, vocab_size)`` logits, in float32 or wider."""
+    return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), token_ids)
+
+
+def split_probabilities(encoding: Encoding) -> Tensor:
+    """``(num_cells, window)``: the chart's probability of every candidate, given its cell."""
+    return encoding.candidate_log_prob.softmax(-1)
+
+
+def expected_counts(chart: Chart, encoding: Encoding) -> Tensor:
+    """How often a tree drawn from the chart uses each ``(cell, candidate)``: one sweep from the roots down.
+
+    Returns:
+        ``(num_cells, window)``, in 0 ... 1.
+    """
+    probabilities = split_probabilities(encoding)
+    visits = probabilities.new_zeros(chart.num_nodes).index_fill_(0, chart.roots, 1)
+    counts = torch.zeros_like(probabilities)
+    for level in reversed(chart.levels):
+        candidates = level.left.shape[1]
+        cells = visits[chart.num_tokens :][level.cells, None]
+        counts[level.cells, :candidates] = used = cells * probabilities[level.cells, :candidates]
+        visits.index_add_(0, level.left.flatten(), used.flatten())
+        visits.index_add_(0, level.right.flatten(), used.flatten())
+    return counts
+
+
+def exact_tree_loss(chart: Chart, encoding: Encoding, scores: Tensor) -> Tensor:
+    """Cross entropy of the parser's trees under the chart's, the KL up to the chart's entropy (Section 3.2).
+
+    The expectation over all trees of the chart is exact: the paper's loss for infinitely many samples.
+
+    Args:
+        scores: ``(num_tokens,)`` split scores without span constraints, sentences end to end; those at sentence ends
+            are not read.
+
+    Returns:
+        Mean over sentences of ``-log p(tree) / n`` in nats. Gradient reaches the scores only.
+    """
+    counts = expected_counts(chart, encoding)
+    used = (counts > 0).nonzero(as_tuple=True)
+    spans = chart.spans[chart.num_tokens :][used[0]]
+    log_prob = split_log_prob(scores, spans, chart.splits[used])
+    return _mean_per_token(chart, spans[:, 0], -counts[used] * log_prob)
+
+
+def sample_trees(chart: Chart, encoding: Encoding, num_samples: int, generator=None) -> Tensor:
+    """Trees drawn from the chart, all samples of all sentences at once (paper, Algorithm 2).
+
+    Returns:
+        ``(num_samples, num_tokens)`` long, as `follow` returns them.
+    """
+    probabilities = split_probabilities(encoding)
+
+    def draw(cells: Tensor) -> Tensor:
+        return torch.multinomial(probabilities[cells], 1, generator=generator)[:, 0]
+
+    return follow(chart, draw, num_samples)
+
+
+def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor) -> Tensor:
+    """The paper's Monte Carlo estimate of `exact_tree_loss`, from the ``trees`` of `sample_trees`."""
+    sample, split = (trees >= 0).nonzero(as_tuple=True)
+    spans = chart.spans[trees[sample, split]]
+    return _mean_per_token(chart, spans[:, 0], -split_log_prob(scores, spans, split)) / len(trees)
+
+
+def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor) -> Tensor:
+    """The parser's log-probability, in nats, of splitting spans where they are split.
+
+    Args:
+        scores: ``(num_tokens,)``, flat.
+        spans: ``(nodes, 2)`` long, first and last token.
+        splits: ``(nodes,)`` long.
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return scores[splits] - range_logsumexp(scores, spans[:, 0], spans[:, 1] - 1)
+
+
+def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """``logsumexp(values[first ... last])`` of many ranges, from a table of ``log(len(values))`` rows.
+
+    Row ``h`` holds, for blocks of ``2 ** (h + 1)`` values, the sums from each position to the middle of its block. A
+    range is a part that ends in the middle and one that begins there, in the row of the highest bit in which its ends
+    differ; so nothing outside a range enters its sum.
+    """
+    heights = max(len(values) - 1, 1).bit_length()
+    padded = F.pad(values, (0, (1 << heights) - len(values)))
+    rows = []
+    for height in range(heights):
+        before, after = padded.view(-1, 2, 1 << height).unbind(1)  # halves of the blocks
+        halves = before.flip(-1).logcumsumexp(-1).flip(-1), after.logcumsumexp(-1)
+        rows.append(torch.stack(halves, dim=1).flatten())
+    differing = first ^ last
+    row = sum((differing >> height > 1).long() for height in range(heights - 1)) if heights > 1 else differing * 0
+    table = torch.stack(rows).flatten()
+    part = table[row * len(padded) + torch.stack([first, last])]
+    return torch.where(first == last, values[first], torch.logaddexp(part[0], part[1]))
+
+
+def _mean_per_token(chart: Chart, tokens: Tensor, values: Tensor) -> Tensor:
+    """Divide each value by the length of the sentence that holds its token; sum; mean over sentences."""
+    length = chart.lengths.repeat_interleave(chart.lengths)[tokens]
+    return (values / length).sum() / len(chart.lengths)

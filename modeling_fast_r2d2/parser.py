@@ -1,0 +1,121 @@
+"""The top-down parser: one score for every split point (paper, Section 3.1)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+
+class TopDownParser(nn.Module):
+    """Scores the split points of a sentence; splitting every span at its highest score gives the tree.
+
+    The score of split point ``k`` is an MLP over what lies left of it, ending with token ``k``, and what lies right
+    of it, beginning with token ``k + 1``: the forward and the backward state of an LSTM, or the two halves of a
+    Transformer's output.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        size, dropout = config.parser_hidden_size, config.parser_dropout_prob
+        self.normalize_split_scores = config.normalize_split_scores
+        self.embeddings = nn.Embedding(config.vocab_size, config.parser_embedding_size, config.pad_token_id)
+        self.backbone = (LSTMBackbone if config.parser_type == "lstm" else TransformerBackbone)(config)
+        self.dense = nn.Linear(2 * size, size)
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(size, 1)
+
+    def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
+        """
+        Args:
+            input_ids: ``(batch, seq_len)`` long, padded on the right.
+            lengths: ``(batch,)`` long, tokens per sentence, at least 1.
+
+        Returns:
+            ``(batch, seq_len - 1)`` scores, 0 past a sentence's last split point.
+        """
+        hidden = self.backbone(self.embeddings(input_ids), lengths)
+        left, right = hidden.chunk(2, dim=-1)
+        between = torch.cat([left[:, :-1], right[:, 1:]], dim=-1)  # (batch, seq_len - 1, 2 * size)
+        scores = self.score(self.dropout(F.gelu(self.dense(between))))[..., 0]
+        is_split = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None] - 1
+        if self.normalize_split_scores:
+            scores = _standardize(scores, is_split)
+        return scores.masked_fill(~is_split, 0)
+
+
+class LSTMBackbone(nn.Module):
+    """Bidirectional LSTM over each sentence's own length."""
+
+    def __init__(self, config):
+        super().__init__()
+        layers = config.parser_num_layers
+        self.lstm = nn.LSTM(
+            config.parser_embedding_size, config.parser_hidden_size, layers, batch_first=True, bidirectional=True,
+            dropout=config.parser_dropout_prob if layers > 1 else 0.0,
+        )  # fmt: skip
+
+    def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=embedded.shape[1])[0]
+
+
+class TransformerBackbone(nn.Module):
+    """Pre-norm Transformer with sinusoidal positions, which know no longest sentence."""
+
+    def __init__(self, config):
+        super().__init__()
+        size = 2 * config.parser_hidden_size
+        self.dense = nn.Linear(config.parser_embedding_size, size)
+        layer = nn.TransformerEncoderLayer(
+            size, config.parser_num_attention_heads, 2 * size, config.parser_dropout_prob, "gelu",
+            batch_first=True, norm_first=True,
+        )  # fmt: skip
+        norm = nn.LayerNorm(size)
+        self.encoder = nn.TransformerEncoder(layer, config.parser_num_layers, norm, enable_nested_tensor=False)
+
+    def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
+        hidden = self.dense(embedded)
+        hidden = hidden + _sinusoidal_positions(*hidden.shape[1:]).to(hidden)
+        is_padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
+        return self.encoder(hidden, src_key_padding_mask=is_padding)
+
+
+def span_nesting(atom_spans: Tensor, num_splits: int, nested: bool = False) -> Tensor:
+    """How deep every split point lies in span constraints, the order in which constrained ones merge.
+
+    Args:
+        atom_spans: ``(batch, max_spans, 2)`` long, first and last token, inclusive, padded with -1.
+        num_splits: ``seq_len - 1``.
+        nested: count all spans around a split point, so that nested ones are honoured each; otherwise 1 for any.
+
+    Returns:
+        ``(batch, num_splits)`` long.
+    """
+    first, last = atom_spans.clamp(min=0).unbind(-1)  # a padded span becomes (0, 0), which holds no split point
+    change = atom_spans.new_zeros(len(atom_spans), num_splits + 1)
+    change = change.scatter_add(1, first, torch.ones_like(first)).scatter_add(1, last, -torch.ones_like(last))
+    depth = change.cumsum(1)[:, :-1]
+    return depth if nested else depth.clamp(max=1)
+
+
+def add_gumbel_noise(scores: Tensor, scale: float = 1.0) -> Tensor:
+    """Scores whose descending order is a sampled merge order (paper, Section 3.1, Tree sampling)."""
+    return scores - scale * torch.empty_like(scores, dtype=torch.float32).exponential_().log()
+
+
+def _standardize(scores: Tensor, is_split: Tensor, eps: float = 1e-5) -> Tensor:
+    """Zero mean and unit variance over each sentence's split points."""
+    count = is_split.sum(1, keepdim=True).clamp(min=1)
+    centred = (scores - (scores * is_split).sum(1, keepdim=True) / count) * is_split
+    return centred * torch.rsqrt(centred.square().sum(1, keepdim=True) / count + eps)
+
+
+def _sinusoidal_positions(length: int, size: int) -> Tensor:
+    frequency = torch.exp(torch.arange(0, size, 2) * (-math.log(10_000.0) / size))
+    angle = torch.arange(length)[:, None] * frequency
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
+
+
+__all__ = ["TopDownParser", "add_gumbel_noise", "span_nesting"]

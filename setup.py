@@ -1,0 +1,47 @@
+"""Packaging. Folders keep the names a reader looks for; `package_dir` maps them to import names."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+TRAIN = ["accelerate>=1.1", "datasets>=3.0", "tensorboard", "matplotlib"]
+EVAL = ["evaluate>=0.4", "scikit-learn", "scipy"]
+KERNELS = ['triton; platform_system == "Linux"']
+TEST = ["pytest>=8", "hypothesis>=6.100", "ruff>=0.8"]
+
+setup(
+    name="fast-r2d2",
+    version="0.1.0",
+    description="Fast-R2D2: unsupervised constituency trees and recursive sentence vectors, as transformers models",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.10",
+    package_dir={
+        "modeling_fast_r2d2": "modeling_fast_r2d2",
+        "tokenization_fast_r2d2": "tokenization",
+        "fast_r2d2_kernels": "kernels/fast_r2d2_kernels",
+    },
+    packages=["modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"],
+    package_data={"modeling_fast_r2d2": ["checkpoints/*/*"]},
+    install_requires=[
+        "torch>=2.6",
+        "transformers>=5.17,<6",
+        "safetensors",
+        "huggingface_hub",
+        "numpy",
+        "nltk",
+    ],
+    extras_require={
+        "train": TRAIN,
+        "eval": EVAL,
+        "kernels": KERNELS,
+        "test": TEST + TRAIN + EVAL + KERNELS,
+    },
+    classifiers=[
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+)

@@ -1,0 +1,162 @@
+"""The closed form of the chart against a step-by-step simulation of merging."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2.chart import follow, merge_ranks, plan_chart, plan_tree, widest_neighbours
+
+
+def simulate(scores: list[float], window: int) -> dict[tuple[int, int], tuple[list[int], int]]:
+    """Merge one span after the other and encode what becomes free to: {(i, j): (candidates, level)}.
+
+    A row of units shrinks by one at each merge. All cells of up to ``window + 1`` units are in the chart, with the
+    boundaries between their units as candidates, as they were when the cell came to be.
+    """
+    units = [(t, t) for t in range(len(scores) + 1)]
+    order = sorted(range(len(scores)), key=lambda k: (scores[k], k))
+    cells, level = {}, {unit: 0 for unit in units}
+
+    def encode_new_cells():
+        for width in range(2, window + 2):
+            for first in range(len(units) - width + 1):
+                run = units[first : first + width]
+                cell = (run[0][0], run[-1][1])
+                if cell in level:
+                    continue
+                splits = [unit[1] for unit in run[:-1]]
+                children = [side for k in splits for side in ((cell[0], k), (k + 1, cell[1]))]
+                level[cell] = 1 + max(level[child] for child in children)
+                cells[cell] = (splits, level[cell])
+
+    encode_new_cells()
+    for split in order:
+        at = next(index for index, unit in enumerate(units) if unit[1] == split)
+        units[at : at + 2] = [(units[at][0], units[at + 1][1])]
+        encode_new_cells()
+    return cells
+
+
+def planned_cells(chart, sentence):
+    """The same dictionary, read off a chart; also checks every child pointer."""
+    offset, length = int(chart.offsets[sentence]), int(chart.lengths[sentence])
+    spans, cells, row = chart.spans.tolist(), {}, 0
+    for height, level in enumerate(chart.levels, start=1):
+        for left, right in zip(level.left.tolist(), level.right.tolist(), strict=True):
+            i, j = spans[chart.num_tokens + row]
+            splits = [k for k in chart.splits[row].tolist() if k >= 0]
+            assert len(splits) == min(height, chart.splits.shape[1])
+            for k, a, b in zip(splits, left, right, strict=True):
+                assert spans[a] == [i, k] and spans[b] == [k + 1, j]
+                assert max(a, b) < chart.num_tokens + level.cells.start
+            if offset <= i < offset + length:
+                cells[i - offset, j - offset] = ([k - offset for k in splits], height)
+            row += 1
+    return cells
+
+
+def padded(sentences: list[list[float]], fill: float = 9.0):
+    lengths = torch.tensor([len(scores) + 1 for scores in sentences])
+    width = int(lengths.max()) - 1
+    rows = [scores + [fill] * (width - len(scores)) for scores in sentences]
+    return torch.tensor(rows).reshape(len(sentences), width), lengths
+
+
+# Few distinct values, so that ties are the rule; infinities must do no harm.
+score = st.sampled_from([-2.0, -0.5, 0.0, 0.5, 1.0, 3.0, float("inf"), float("-inf")])
+a_batch = st.lists(st.lists(score, max_size=14), min_size=1, max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sentences=a_batch, window=st.integers(1, 6))
+def test_cells_candidates_and_levels_are_those_of_merging_step_by_step(sentences, window):
+    scores, lengths = padded(sentences)
+    chart = plan_chart(merge_ranks(scores, lengths), lengths, window)
+    for sentence, sentence_scores in enumerate(sentences):
+        assert planned_cells(chart, sentence) == simulate(sentence_scores, window)
+
+
+@settings(max_examples=100, deadline=None)
+@given(sentences=a_batch, window=st.integers(1, 6))
+def test_reachable_chart_holds_exactly_what_the_roots_use(sentences, window):
+    scores, lengths = padded(sentences)
+    ranks = merge_ranks(scores, lengths)
+    chart = plan_chart(ranks, lengths, window, reachable_only=True)
+    for sentence, sentence_scores in enumerate(sentences):
+        cells = simulate(sentence_scores, window)
+        queue, used = [(0, len(sentence_scores))], {}
+        while queue:
+            i, j = queue.pop()
+            if i < j and (i, j) not in used:
+                used[i, j] = cells[i, j]
+                queue += [side for k in cells[i, j][0] for side in ((i, k), (k + 1, j))]
+        assert planned_cells(chart, sentence) == used
+
+
+@settings(max_examples=100, deadline=None)
+@given(sentences=a_batch)
+def test_tree_is_the_reachable_chart_of_window_one(sentences):
+    scores, lengths = padded(sentences)
+    ranks = merge_ranks(scores, lengths)
+    tree, chart = plan_tree(ranks, lengths), plan_chart(ranks, lengths, 1, reachable_only=True)
+    assert tree.level_sizes == chart.level_sizes
+    for sentence in range(len(sentences)):
+        assert planned_cells(tree, sentence) == planned_cells(chart, sentence)
+
+
+@settings(max_examples=100, deadline=None)
+@given(sentences=a_batch, window=st.integers(1, 5))
+def test_contexts_are_the_widest_nodes_beside_a_token(sentences, window):
+    scores, lengths = padded(sentences)
+    chart = plan_chart(merge_ranks(scores, lengths), lengths, window)
+    before, after = widest_neighbours(chart)
+    spans = chart.spans.tolist() + [None]
+    for sentence, sentence_scores in enumerate(sentences):
+        n, offset = len(sentence_scores) + 1, int(chart.offsets[sentence])
+        nodes = [(t, t) for t in range(n)] + list(simulate(sentence_scores, window))
+        for t in range(n):
+            left = min((i for i, j in nodes if j == t - 1), default=None)
+            right = max((j for i, j in nodes if i == t + 1), default=None)
+            expected_left = None if left is None else [offset + left, offset + t - 1]
+            expected_right = None if right is None else [offset + t + 1, offset + right]
+            assert spans[before[offset + t]] == expected_left
+            assert spans[after[offset + t]] == expected_right
+
+
+def test_padding_scores_do_not_matter():
+    sentences = [[0.3, 0.1, 0.9], [0.5], []]
+    charts = []
+    for fill in (float("-inf"), 0.2, float("nan")):
+        scores, lengths = padded(sentences, fill)
+        charts.append(plan_chart(merge_ranks(scores, lengths), lengths, 2))
+    assert all(torch.equal(charts[0].spans, chart.spans) for chart in charts)
+
+
+def test_nesting_puts_constrained_splits_first_and_keeps_their_order():
+    scores = torch.tensor([[3.0, float("inf"), -1.0, 2.0]])
+    ranks = merge_ranks(scores, torch.tensor([5]), nesting=torch.tensor([[0, 1, 0, 2]]))
+    assert ranks.argsort().tolist() == [3, 1, 2, 0, 4]
+
+
+def test_following_a_choice_yields_one_node_per_split_point():
+    scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([10, 1, 6])
+    chart = plan_chart(merge_ranks(scores, lengths), lengths, 3)
+    highest = chart.splits.clamp(min=0).gather(1, torch.zeros_like(chart.splits[:, :1]))  # any candidate will do
+    nodes = follow(chart, lambda cells: torch.zeros_like(cells), num_trees=2)
+    assert nodes.shape == (2, 17) and torch.equal(nodes[0], nodes[1])
+    assert (nodes[0] == -1).nonzero()[:, 0].tolist() == [9, 10, 16]
+    splits = torch.arange(17)[nodes[0] >= 0]
+    assert torch.equal(highest[nodes[0][splits] - chart.num_tokens, 0], splits)
+
+
+def test_window_below_one_is_refused():
+    with pytest.raises(ValueError, match="window_size must be >= 1, got 0"):
+        plan_chart(torch.tensor([0, 2]), torch.tensor([2]), 0)
+
+
+def test_random_500_token_sentence_needs_few_levels():
+    scores = torch.randn(1, 499, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([500])
+    assert len(plan_chart(merge_ranks(scores, lengths), lengths, 4).level_sizes) <= 60
