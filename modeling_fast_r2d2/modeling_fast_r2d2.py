@@ -101,7 +101,8 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         """Token embeddings normal with ``initializer_range``, all else as PyTorch's defaults, like the original."""
         if isinstance(module, nn.Linear):
             bound = 1 / math.sqrt(module.in_features)
-            init.uniform_(module.weight, -bound, bound)
+            if module is not self.get_output_embeddings():  # its matrix is the token embedding's
+                init.uniform_(module.weight, -bound, bound)
             if module.bias is not None:
                 init.uniform_(module.bias, -bound, bound)
         elif isinstance(module, nn.LSTM):
@@ -109,9 +110,8 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
             for parameter in module.parameters():
                 init.uniform_(parameter, -bound, bound)
         elif isinstance(module, nn.Embedding):
-            init.normal_(module.weight)
-        elif isinstance(module, FastR2D2Model):
-            init.normal_(module.embeddings.weight, std=self.config.initializer_range)
+            is_token_embedding = module is getattr(self.base_model, "embeddings", None)
+            init.normal_(module.weight, std=self.config.initializer_range if is_token_embedding else 1.0)
         else:
             super()._init_weights(module)
 

@@ -1,0 +1,69 @@
+"""Lists of encoded sentences to padded tensors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+
+@dataclass
+class DataCollatorForFastR2D2:
+    """Pad sentences on the right and their spans with -1.
+
+    Features are dicts with ``input_ids`` (list of ints), optionally ``atom_spans`` (list of inclusive spans) and
+    ``label`` or ``labels`` (a number, or a list of them). Other keys are left out. The result has ``input_ids`` and
+    ``attention_mask`` ``(batch, seq_len)`` long, ``atom_spans`` ``(batch, max_spans, 2)`` long if any feature has
+    them, and ``labels`` ``(batch,)`` or ``(batch, num_labels)``.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    pad_to_multiple_of: int | None = None
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Tensor]:
+        return self._pad(features) | _labels(features)
+
+    def _pad(self, features: list[dict[str, Any]]) -> dict[str, Tensor]:
+        _check_not_empty(features)
+        batch = dict(self.tokenizer.pad(
+            {"input_ids": [feature["input_ids"] for feature in features]}, padding_side="right",
+            pad_to_multiple_of=self.pad_to_multiple_of, return_attention_mask=True, return_tensors="pt", verbose=False,
+        ))  # fmt: skip
+        if any("atom_spans" in feature for feature in features):
+            batch["atom_spans"] = pad_spans([feature.get("atom_spans") or [] for feature in features])
+        return batch
+
+
+@dataclass
+class DataCollatorForFastR2D2Pairs(DataCollatorForFastR2D2):
+    """The same for pairs: ``input_ids`` and ``atom_spans`` of a feature hold two sentences each, and the tensors get
+    an axis of size 2 after the batch's, as `FastR2D2ForPairClassification` wants them."""
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Tensor]:
+        keys = [key for key in ("input_ids", "atom_spans") if features and key in features[0]]
+        sentences = [{key: feature[key][side] for key in keys} for feature in features for side in (0, 1)]
+        return {key: value.unflatten(0, (-1, 2)) for key, value in self._pad(sentences).items()} | _labels(features)
+
+
+def pad_spans(spans: list[list[tuple[int, int]]]) -> Tensor:
+    """Lists of inclusive spans to ``(batch, max_spans, 2)`` long, padded with -1."""
+    padded = torch.full((len(spans), max(map(len, spans)), 2), -1)
+    for row, row_spans in enumerate(spans):
+        if row_spans:
+            padded[row, : len(row_spans)] = torch.tensor(row_spans)
+    return padded
+
+
+def _check_not_empty(features: list[dict[str, Any]]) -> None:
+    for row, feature in enumerate(features):
+        if not len(feature["input_ids"]):
+            raise ValueError(f"row {row} of the batch has no token; make features with encode_sentences, which turns "
+                             "empty text into [UNK]")
+
+
+def _labels(features: list[dict[str, Any]]) -> dict[str, Tensor]:
+    for key in ("labels", "label"):
+        if features[0].get(key) is not None:
+            return {"labels": torch.tensor([feature[key] for feature in features])}
+    return {}

@@ -1,0 +1,43 @@
+"""Raw text files, one sentence a line."""
+
+import gzip
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+JOINERS = {" @-@ ": "-", " @,@ ": ",", " @.@ ": "."}
+
+
+def clean_wikitext(line: str, unk_token: str = "[UNK]") -> str:
+    """Undo WikiText's mark-up: `` @-@ `` and the like join their neighbours, ``<unk>`` is the unknown token."""
+    for mark, character in JOINERS.items():
+        line = line.replace(mark, character)
+    return line.replace("<unk>", unk_token)
+
+
+def read_sentences(
+    paths: str | Path | Iterable[str | Path], clean: Callable[[str], str] | None = None
+) -> Iterator[str]:
+    """Lines of text files, plain or ``.gz``, one after the other, without line ends and outer blanks.
+
+    Args:
+        paths: one file or several.
+        clean: applied to every line, such as `clean_wikitext`.
+
+    Raises:
+        ValueError: naming file and line, where a file is not UTF-8.
+        FileNotFoundError: for a missing file, when its turn comes.
+    """
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        opener = gzip.open if str(path).endswith(".gz") else open
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = _decode(line, path, number)
+                yield clean(text) if clean else text
+
+
+def _decode(line: bytes, path: str | Path, number: int) -> str:
+    try:
+        return line.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with "
+                         "iconv") from error

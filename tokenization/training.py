@@ -1,0 +1,100 @@
+"""Tokenizers from raw text: stock fast tokenizers with Fast-R2D2's task tokens."""
+
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+SPECIAL_TOKENS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+    "bos_token": "[BOS]",
+    "eos_token": "[EOS]",
+}
+EXTRA_TOKENS = ["[SUM]", "[PAIR]"]
+KINDS = ("wordpiece", "character", "word")
+
+# A character that no text holds and so no vocabulary knows: blank text becomes it, and it becomes [UNK]. Text that is
+# empty from the start never gets to the normalizer; `encode_sentences` sees to that.
+NO_TEXT = "\ue000"
+
+
+def train_tokenizer(
+    sentences: Iterable[str],
+    vocab_size: int = 30522,
+    kind: str = "wordpiece",
+    lowercase: bool = True,
+    min_frequency: int = 2,
+    show_progress: bool = True,
+) -> PreTrainedTokenizerFast:
+    """Learn a vocabulary.
+
+    Args:
+        sentences: raw text; read once.
+        vocab_size: most entries, the 8 special tokens included.
+        kind: ``"wordpiece"`` (words and punctuation split as by BERT), ``"character"`` (every character but blanks, as
+            for Chinese) or ``"word"`` (split at blanks; rare words are unknown).
+        lowercase: also strip accents. Case matters to no script without it.
+        min_frequency: rarer pieces are left out.
+
+    Returns:
+        A stock tokenizer that `AutoTokenizer` loads without trusting code. A sentence's ids are its own pieces only:
+        the model adds its task tokens itself.
+
+    Raises:
+        ValueError: for an unknown ``kind`` or a ``vocab_size`` that the special tokens alone fill.
+    """
+    specials = [*SPECIAL_TOKENS.values(), *EXTRA_TOKENS]
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    if vocab_size <= len(specials):
+        raise ValueError(f"vocab_size must be > {len(specials)}, the number of special tokens, got {vocab_size}")
+    tokenizer, trainer_class = _blank_tokenizer(kind, lowercase)
+    trainer = trainer_class(
+        vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=specials, show_progress=show_progress
+    )
+    tokenizer.train_from_iterator(sentences, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right", **SPECIAL_TOKENS
+    )
+
+
+def _blank_tokenizer(kind: str, lowercase: bool) -> tuple[Tokenizer, type]:
+    cleaner = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=kind == "wordpiece")
+    normalizer = normalizers.Sequence([cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)])
+    if kind == "wordpiece":
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece()
+        trainer = trainers.WordPieceTrainer
+    else:
+        tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        trainer = trainers.WordLevelTrainer
+    if kind == "character":
+        # WhitespaceSplit has dropped the blanks; every character that is left stands alone.
+        characters = pre_tokenizers.Split(Regex("."), behavior="isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, characters])
+        tokenizer.decoder = decoders.Fuse()
+    tokenizer.normalizer = normalizer
+    return tokenizer, trainer
+
+
+def task_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """The token ids that `FastR2D2Config` wants, by its field names.
+
+    Raises:
+        ValueError: naming the first token that the tokenizer lacks.
+    """
+    tokens = {name: SPECIAL_TOKENS[f"{name}_token"] for name in ("pad", "bos", "eos", "cls", "mask")}
+    tokens |= {"sum": "[SUM]", "pair": "[PAIR]"}
+    vocabulary, ids = tokenizer.get_vocab(), {}
+    for name, default in tokens.items():
+        token = getattr(tokenizer, f"{name}_token", None) or default
+        if token not in vocabulary:
+            raise ValueError(f"the tokenizer has no {default}; add it with tokenizer.add_special_tokens, or make a "
+                             "tokenizer with train_tokenizer")
+        ids[f"{name}_token_id"] = vocabulary[token]
+    return ids
