@@ -19,7 +19,7 @@ from .modeling_fast_r2d2 import (
     FastR2D2Model,
     FastR2D2PreTrainedModel,
 )
-# from .trees import BinaryTree
+from .trees import BinaryTree
 
 FastR2D2Config.register_for_auto_class()
 AutoConfig.register("fast_r2d2", FastR2D2Config)
@@ -43,6 +43,7 @@ def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
 
 
 __all__ = [
+    "BinaryTree",
     "FastR2D2Config",
     "FastR2D2ForConstituencyParsing",
     "FastR2D2ForPairClassification",

@@ -2,9 +2,14 @@
 
 import pytest
 import torch
+from hypothesis import settings
 from transformers import set_seed
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+
+# How long an example takes is for benchmarks.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

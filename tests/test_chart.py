@@ -68,7 +68,7 @@ score = st.sampled_from([-2.0, -0.5, 0.0, 0.5, 1.0, 3.0, float("inf"), float("-i
 a_batch = st.lists(st.lists(score, max_size=14), min_size=1, max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(sentences=a_batch, window=st.integers(1, 6))
 def test_cells_candidates_and_levels_are_those_of_merging_step_by_step(sentences, window):
     scores, lengths = padded(sentences)
@@ -77,7 +77,7 @@ def test_cells_candidates_and_levels_are_those_of_merging_step_by_step(sentences
         assert planned_cells(chart, sentence) == simulate(sentence_scores, window)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(sentences=a_batch, window=st.integers(1, 6))
 def test_reachable_chart_holds_exactly_what_the_roots_use(sentences, window):
     scores, lengths = padded(sentences)
@@ -94,7 +94,7 @@ def test_reachable_chart_holds_exactly_what_the_roots_use(sentences, window):
         assert planned_cells(chart, sentence) == used
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(sentences=a_batch)
 def test_tree_is_the_reachable_chart_of_window_one(sentences):
     scores, lengths = padded(sentences)
@@ -105,7 +105,7 @@ def test_tree_is_the_reachable_chart_of_window_one(sentences):
         assert planned_cells(tree, sentence) == planned_cells(chart, sentence)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(sentences=a_batch, window=st.integers(1, 5))
 def test_contexts_are_the_widest_nodes_beside_a_token(sentences, window):
     scores, lengths = padded(sentences)

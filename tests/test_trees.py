@@ -1,0 +1,133 @@
+"""Trees against slow, obvious twins."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2 import BinaryTree
+
+
+def tree_of_order(order, i=0, j=None) -> dict[int, tuple[int, int]]:
+    """Split (i, j) where `order`, {split point: key}, is least."""
+    j = len(order) if j is None else j
+    if i >= j:
+        return {}
+    k = min(range(i, j), key=lambda split: order[split])
+    return {k: (i, j), **tree_of_order(order, i, k), **tree_of_order(order, k + 1, j)}
+
+
+def as_tree(spans: dict[int, tuple[int, int]]) -> BinaryTree:
+    return BinaryTree(tuple(spans[k] for k in sorted(spans)))
+
+
+a_tree = st.integers(0, 14).flatmap(lambda n: st.permutations(range(n))).map(lambda p: as_tree(tree_of_order(list(p))))
+a_word = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=6)
+
+
+def branching(n: int, right: bool) -> BinaryTree:
+    return BinaryTree(tuple((k, n - 1) if right else (0, k + 1) for k in range(n - 1)))
+
+
+@given(tree=a_tree)
+def test_a_padded_row_of_spans_is_read_back(tree):
+    row = torch.tensor([*tree.spans, (-1, -1), (-1, -1)])
+    assert BinaryTree.from_spans(row) == tree
+    assert tree.num_leaves == len(tree.spans) + 1
+
+
+@given(tree=a_tree, data=st.data())
+def test_brackets_are_read_back_and_agree_with_nltk(tree, data):
+    words = data.draw(st.lists(a_word, min_size=tree.num_leaves, max_size=tree.num_leaves))
+    text = tree.brackets(words)
+    assert text.count("(") == text.count(")") == len(tree.spans)
+    escaped = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in words]
+    assert BinaryTree.from_brackets(text) == (tree, escaped)
+    if tree.spans:
+        flat = " ".join(str(tree.to_nltk(escaped)).split())
+        assert flat.replace("(X ", "(") == text
+        assert tree.to_nltk(words).leaves() == words
+
+
+@given(tree=a_tree)
+def test_triples_are_preorder_and_heights_count_constituents(tree):
+    def preorder(i, j):
+        if i == j:
+            return []
+        k = tree.spans.index((i, j))
+        return [(i, j, k), *preorder(i, k), *preorder(k + 1, j)]
+
+    def height(i, j):
+        k = tree.spans.index((i, j)) if i < j else None
+        return 0 if k is None else 1 + max(height(i, k), height(k + 1, j))
+
+    assert list(tree.triples) == preorder(0, tree.num_leaves - 1)
+    assert tree.height == height(0, tree.num_leaves - 1)
+    for k, (i, j) in enumerate(tree.spans):
+        above = [span for span in tree.spans if span[0] <= i and j <= span[1] and span != (i, j)]
+        assert tree.depths[k] == len(above)
+
+
+@settings(max_examples=200)
+@given(tree=a_tree, data=st.data())
+def test_word_tree_is_the_one_that_the_splits_between_words_tell(tree, data):
+    starts = data.draw(st.lists(st.booleans(), min_size=len(tree.spans), max_size=len(tree.spans)))
+    word_ids = [sum(starts[:leaf]) for leaf in range(tree.num_leaves)]
+    between = [k for k, starts_word in enumerate(starts) if starts_word]
+    order = [(tree.depths[k], tree.spans[k][0] - tree.spans[k][1], k) for k in between]
+    words = tree.to_words(word_ids)
+    assert words == as_tree(tree_of_order(order))
+    pieces = {w: [leaf for leaf, word in enumerate(word_ids) if word == w] for w in word_ids}
+    if all(len(p) == 1 or (p[0], p[-1]) in tree.spans for p in pieces.values()):  # every word is a constituent
+        contracted = {(word_ids[i], word_ids[j]) for i, j in tree.spans} - {(w, w) for w in word_ids}
+        assert set(words.spans) == contracted
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_five_thousand_leaves_in_one_branch_work_everywhere(right):
+    tree = branching(5000, right)
+    assert tree.height == 4999
+    assert BinaryTree.from_brackets(tree.brackets()) == (tree, list(map(str, range(5000))))
+    assert len(tree.to_nltk()) == 2
+    assert tree.to_words([leaf // 5 for leaf in range(5000)]) == branching(1000, right)
+    assert tree.draw() == tree.brackets()
+
+
+@given(tree=a_tree)
+def test_a_sideways_drawing_has_a_line_for_each_leaf_and_a_mark_for_each_constituent(tree):
+    words = [f"w{leaf}" for leaf in range(tree.num_leaves)]
+    lines = tree.draw(words, width=1).splitlines()
+    assert [line.split()[-1] for line in lines] == words
+    assert sum(line.count("┬") for line in lines) == sum(line.count("└") for line in lines) == len(tree.spans)
+
+
+def test_drawings_of_a_known_tree():
+    tree, words = BinaryTree.from_brackets("((the cat) (sat down))")
+    assert tree.draw(words, width=5) == "┬─┬─ the\n│ └─ cat\n└─┬─ sat\n  └─ down"
+    top_down = tree.draw(words, width=80).splitlines()
+    assert top_down[0].strip() == "•" and top_down[-1].split() == words
+
+
+def test_one_word_is_a_tree():
+    tree = BinaryTree(())
+    assert tree.brackets(["Yes"]) == "Yes" and tree.height == 0
+    assert tree.draw(["Yes"]).split()[-1] == "Yes"
+    assert tree.to_nltk(["Yes"]).leaves() == ["Yes"]
+    assert tree.to_words([0]) == tree and BinaryTree.from_brackets("Yes") == (tree, ["Yes"])
+
+
+@pytest.mark.parametrize("spans", [((0, 1), (0, 1)), ((0, 2),), ((0, 2), (0, 1), (3, 4)), ((5, 6),)])
+def test_spans_that_are_no_tree_are_refused(spans):
+    with pytest.raises(ValueError, match="not a binary tree"):
+        BinaryTree(spans)
+
+
+@pytest.mark.parametrize("text", ["", "(a b", "(a b c)", "(a) b", "a b", "((a b)", "(a b))"])
+def test_text_that_is_no_binary_bracketing_is_refused(text):
+    with pytest.raises(ValueError, match="binary bracketing"):
+        BinaryTree.from_brackets(text)
+
+
+def test_wrong_number_of_words_is_refused():
+    with pytest.raises(ValueError, match="3 leaves, got 2 words"):
+        branching(3, True).brackets(["a", "b"])
