@@ -31,10 +31,11 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden: Tensor) -> Tensor:  # (tokens, compositions, hidden_size), in and out
+        # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
         attended = self.attention_output(self._attend(*self._project(hidden)))
-        hidden = self._norm(hidden + self.dropout(attended))
+        hidden = self._norm(self.dropout(attended).add_(hidden))
         expanded = self.dropout(self.activation(self.intermediate(hidden)))
-        return self._norm(hidden + self.dropout(self.output(expanded)))
+        return self._norm(self.dropout(self.output(expanded)).add_(hidden))
 
     def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each ``(tokens, compositions, heads, head size)``."""
@@ -43,16 +44,15 @@ class CompositionLayer(GradientCheckpointingLayer):
         # A role added to the input of a projection is a bias after it, so that one product serves all three.
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
         role_bias = F.pad(F.linear(self.role_embeddings(roles), weight[: 2 * size]), (0, size)) + bias
-        projected = F.linear(hidden, weight) + role_bias[:, None].to(hidden.dtype)
+        projected = F.linear(hidden, weight).add_(role_bias[:, None])
         return projected.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        scale = query.shape[-1] ** -0.5
-        query = query * scale
         to_left, to_right = ((query * key[side]).sum(-1) for side in (-2, -1))  # (tokens, compositions, heads)
         to_self = (query[:-2] * key[:-2]).sum(-1)
-        of_tasks = torch.stack([to_left[:-2], to_right[:-2], to_self])
-        of_children = torch.stack([to_left[-2:], to_right[-2:]])
+        scale = query.shape[-1] ** -0.5
+        of_tasks = scale * torch.stack([to_left[:-2], to_right[:-2], to_self])
+        of_children = scale * torch.stack([to_left[-2:], to_right[-2:]])
         task_left, task_right, task_self = self.attention_dropout(of_tasks.softmax(0))[..., None].unbind(0)
         child_left, child_right = self.attention_dropout(of_children.softmax(0))[..., None].unbind(0)
         tasks = task_left * value[-2] + task_right * value[-1] + task_self * value[:-2]

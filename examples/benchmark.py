@@ -1,0 +1,127 @@
+"""What planning and encoding cost on this machine, against the bare matrix products of the same shapes.
+
+    python examples/benchmark.py                # everything; a minute or two
+    python examples/benchmark.py --only forced  # planning, forced or memory
+
+Times are medians of interleaved runs in one process. Weights are random: speed does not depend on them, and random
+scores make trees deeper than a trained parser's.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+from transformers import set_seed
+
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
+from modeling_fast_r2d2.chart import merge_ranks, plan_chart, plan_tree
+from modeling_fast_r2d2.encoder import encode_forced
+
+
+def medians(functions: dict, repeats: int) -> dict[str, float]:
+    """Seconds of each function, one run of each in turn, after one that does not count."""
+    times = {name: [] for name in functions}
+    for repeat in range(repeats + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if repeat:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def plan(scores: torch.Tensor, lengths: torch.Tensor, window_size: int = 4):
+    return plan_chart(merge_ranks(scores, lengths), lengths, window_size)
+
+
+def planning() -> None:
+    batch = torch.randn(64, 26), torch.full((64,), 27)
+    long = torch.randn(1, 16_383), torch.tensor([16_384])
+    branch = torch.arange(16_383.0)[None], torch.tensor([16_384])
+    times = medians({"64 sentences of 27 tokens": lambda: plan(*batch)}, repeats=30)
+    times |= medians({"16,384 tokens, random scores": lambda: plan(*long)}, repeats=5)
+    times |= medians({"16,384 tokens, one branch": lambda: plan(*branch)}, repeats=1)
+    for name, seconds in times.items():
+        print(f"plan, window 4, {name:30} {1000 * seconds:9.1f} ms")
+    levels = len(plan(torch.randn(1, 499), torch.tensor([500])).level_sizes)
+    print(f"levels of 500 tokens, random scores, window 4: {levels}")
+
+
+def products(config: FastR2D2Config, rows: int) -> None:
+    """The composition's matrix products for so many rows, and nothing else."""
+    size, inner = config.hidden_size, config.intermediate_size
+    narrow, wide = torch.empty(rows, size), torch.empty(rows, inner)
+    for _ in range(config.num_hidden_layers):
+        for left, columns in ((narrow, 3 * size), (narrow, size), (narrow, inner), (wide, size)):
+            torch.mm(left, WEIGHTS[left.shape[1], columns])
+
+
+WEIGHTS: dict[tuple[int, int], torch.Tensor] = {}
+
+
+@torch.inference_mode()
+def forced(repeats: int) -> None:
+    """Base size, 50 sentences of 100 to 200 tokens, the parser apart."""
+    config = FastR2D2Config()
+    model = FastR2D2Model(config).eval()
+    size, inner = config.hidden_size, config.intermediate_size
+    for shape in ((size, 3 * size), (size, size), (size, inner), (inner, size)):
+        WEIGHTS[shape] = torch.randn(shape)
+    lengths = torch.randint(100, 201, (50,))
+    chart = plan_tree(merge_ranks(torch.randn(50, int(lengths.max()) - 1), lengths), lengths)
+    leaves = model.embeddings(torch.randint(20, config.vocab_size, (chart.num_tokens,)))
+    tasks = model.embeddings.weight[[config.cls_token_id, config.sum_token_id]]
+    times = medians({
+        "encoding": lambda: encode_forced(chart, leaves, model.composition, tasks),
+        "products": lambda: [products(config, 3 * cells) for cells in chart.level_sizes],
+    }, repeats)  # fmt: skip
+    print(f"forced encoding, base size, 50 sentences, {chart.num_tokens} tokens, {len(chart.level_sizes)} levels: "
+          f"{times['encoding']:.2f} s; its bare matrix products {times['products']:.2f} s; "
+          f"ratio {times['encoding'] / times['products']:.3f}")  # fmt: skip
+
+
+def memory() -> None:
+    """Bytes that the backward pass of pretraining keeps, for each token."""
+    set_seed(0)
+    config = FastR2D2Config(hidden_size=128, num_attention_heads=4, intermediate_size=512, num_hidden_layers=2,
+                            vocab_size=2000, parser_num_layers=2)  # fmt: skip
+    model = FastR2D2ForPreTraining(config).train()
+    per_token = {}
+    for length in (100, 200, 400):
+        kept: dict[int, int] = {}
+
+        def remember(tensor, kept=kept):
+            storage = tensor.untyped_storage()
+            kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(remember, lambda tensor: tensor):
+            output = model(torch.randint(20, 2000, (1, length)))
+        per_token[length] = sum(kept.values()) / length
+        del output
+    print("kept for backward, bytes per token: "
+          + ", ".join(f"n = {n}: {size:,.0f}" for n, size in per_token.items())
+          + f"; n = 400 against n = 100: {per_token[400] / per_token[100]:.3f}")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["planning", "forced", "memory"])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, help="CPU threads; by default PyTorch's choice")
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    set_seed(0)
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    if options.only in (None, "planning"):
+        planning()
+    if options.only in (None, "forced"):
+        forced(options.repeats)
+    if options.only in (None, "memory"):
+        memory()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Losses against enumeration of every tree in the chart, and samples against the exact expectation."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2.chart import merge_ranks, plan_chart
+from modeling_fast_r2d2.encoder import Encoding
+from modeling_fast_r2d2.objectives import (
+    exact_tree_loss,
+    expected_counts,
+    range_logsumexp,
+    sample_trees,
+    sampled_tree_loss,
+)
+
+
+def a_chart(lengths: list[int], window: int, seed: int):
+    """A chart with random candidate probabilities, and random scores to compare it with."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor(lengths)
+    random = torch.randn(len(lengths), int(lengths.max()) - 1, generator=generator)
+    chart = plan_chart(merge_ranks(random, lengths), lengths, window)
+    logits = torch.randn(chart.splits.shape, generator=generator, dtype=torch.float64)
+    logits = logits.masked_fill(chart.splits < 0, float("-inf"))
+    scores = torch.randn(chart.num_tokens, generator=generator, dtype=torch.float64, requires_grad=True)
+    return chart, Encoding(None, None, logits, None), scores
+
+
+def all_trees(chart, probabilities, node):
+    """Every tree below a node: (probability, [(row, candidate), ...])."""
+    if node < chart.num_tokens:
+        return [(1.0, [])]
+    row, trees = node - chart.num_tokens, []
+    for c, split in enumerate(chart.splits[row].tolist()):
+        if split >= 0:
+            for p, left in all_trees(chart, probabilities, int(chart.left[row, c])):
+                for q, right in all_trees(chart, probabilities, int(chart.right[row, c])):
+                    trees.append((p * q * float(probabilities[row, c]), [(row, c), *left, *right]))
+    return trees
+
+
+def parser_log_prob(chart, scores, tree):
+    total = 0.0
+    for row, candidate in tree:
+        i, j = chart.spans[chart.num_tokens + row].tolist()
+        total = total + scores[chart.splits[row, candidate]] - scores[i:j].logsumexp(0)
+    return total
+
+
+@settings(max_examples=40)
+@given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=3), window=st.integers(1, 4), seed=st.integers(0, 99))
+def test_expected_counts_exact_loss_and_gradient_are_those_of_all_trees(lengths, window, seed):
+    chart, encoding, scores = a_chart(lengths, window, seed)
+    probabilities = encoding.candidate_log_prob.softmax(-1)
+    counts, loss = torch.zeros_like(probabilities), scores.sum() * 0
+    for root, length in zip(chart.roots.tolist(), lengths, strict=True):
+        for p, tree in all_trees(chart, probabilities, root):
+            loss = loss - p * parser_log_prob(chart, scores, tree) / length / len(lengths)
+            for row, candidate in tree:
+                counts[row, candidate] += p
+    torch.testing.assert_close(expected_counts(chart, encoding), counts)
+    ours = exact_tree_loss(chart, encoding, scores)
+    torch.testing.assert_close(ours, loss)
+    gradients = [torch.autograd.grad(value, scores)[0] for value in (ours, loss)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_sampled_loss_and_gradient_converge_to_the_exact_ones():
+    chart, encoding, scores = a_chart([9, 1, 6, 2], 3, seed=1)
+    exact = exact_tree_loss(chart, encoding, scores)
+    exact_gradient = torch.autograd.grad(exact, scores)[0]
+    errors = []
+    for samples in (16, 256, 4096):
+        generator = torch.Generator().manual_seed(0)
+        loss_error, gradient_error = [], []
+        for _ in range(8):
+            sampled = sampled_tree_loss(chart, sample_trees(chart, encoding, samples, generator), scores)
+            loss_error.append((sampled - exact).square())
+            gradient_error.append((torch.autograd.grad(sampled, scores)[0] - exact_gradient).square().sum())
+        errors.append([float(torch.stack(values).mean().detach().sqrt()) for values in (loss_error, gradient_error)])
+    for few, many in zip(errors, errors[1:], strict=False):  # 16 times the samples, a quarter of the error
+        assert all(0.1 < after / before < 0.5 for before, after in zip(few, many, strict=True))
+    assert errors[-1][0] < 0.01 * float(exact.detach())
+
+
+def test_samples_come_as_often_as_their_probability_says():
+    chart, encoding, _ = a_chart([5], 4, seed=2)
+    probabilities = encoding.candidate_log_prob.softmax(-1)
+    trees = sample_trees(chart, encoding, 20_000, torch.Generator().manual_seed(0))
+    drawn = torch.zeros_like(probabilities)
+    for split in range(4):
+        for node, count in zip(*trees[:, split].unique(return_counts=True), strict=True):
+            row = node - chart.num_tokens
+            drawn[row] += (chart.splits[row] == split) * count
+    torch.testing.assert_close(drawn / len(trees), expected_counts(chart, encoding), atol=0.015, rtol=0)
+
+
+@given(values=st.lists(st.floats(-50, 50), min_size=1, max_size=40))
+def test_range_logsumexp_is_that_of_every_range(values):
+    values = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    ranges = torch.combinations(torch.arange(len(values)), with_replacement=True)
+    ours = range_logsumexp(values, *ranges.unbind(1))
+    twin = torch.stack([values[first : last + 1].logsumexp(0) for first, last in ranges.tolist()])
+    torch.testing.assert_close(ours, twin)
+    gradients = [torch.autograd.grad(result.sin().sum(), values)[0] for result in (ours, twin)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_tree_loss_of_words_of_one_or_two_tokens_is_zero():
+    chart, encoding, scores = a_chart([1, 2, 1], 2, seed=0)
+    assert exact_tree_loss(chart, encoding, scores).item() == pytest.approx(0)
