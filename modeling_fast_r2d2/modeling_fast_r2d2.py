@@ -142,6 +142,7 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
     """Parser and encoder: sentences to root vectors, constituent vectors and trees."""
 
     _auto_class = "AutoModel"
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^decoder_stack\.", r"^classifier\."]  # the heads'
 
     def __init__(self, config: FastR2D2Config):
         super().__init__(config)

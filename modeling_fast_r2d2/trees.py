@@ -104,7 +104,7 @@ class BinaryTree:
             raise ValueError(f"not one binary bracketing: {text[:60]!r}")
         return cls(tuple(spans[k] for k in sorted(spans))), words
 
-    def to_nltk(self, words: Sequence[str] | None = None, label: str = "X"):
+    def to_nltk(self, words: Sequence | None = None, label: str = "X"):
         """An `nltk.Tree` whose constituents all have the label. Its own methods recurse: mind very deep trees."""
         from nltk import Tree
 
@@ -139,12 +139,14 @@ class BinaryTree:
         if sum(map(_columns, words)) + len(words) <= (width := width or shutil.get_terminal_size().columns):
             from nltk.tree.prettyprinter import TreePrettyPrinter
 
-            drawing = TreePrettyPrinter(self.to_nltk(words, label="•")).text(unicodelines=True)
+            # Numbers as leaves, since the printer takes words of different depth in another order.
+            tree = self.to_nltk(range(len(words)), label="•")
+            drawing = TreePrettyPrinter(tree, sentence=words).text(unicodelines=True)
             if max(map(_columns, drawing.splitlines())) <= width:
                 return "\n".join(line.rstrip() for line in drawing.rstrip().splitlines())
         return _draw_sideways(self, words)
 
-    def _words(self, words: Sequence[str] | None) -> list[str]:
+    def _words(self, words: Sequence | None) -> list:
         words = list(map(str, range(self.num_leaves))) if words is None else list(words)
         if len(words) != self.num_leaves:
             raise ValueError(f"the tree has {self.num_leaves} leaves, got {len(words)} words")

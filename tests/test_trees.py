@@ -101,6 +101,14 @@ def test_a_sideways_drawing_has_a_line_for_each_leaf_and_a_mark_for_each_constit
     assert sum(line.count("┬") for line in lines) == sum(line.count("└") for line in lines) == len(tree.spans)
 
 
+@given(tree=a_tree)
+def test_a_top_down_drawing_keeps_the_order_of_words_and_marks_each_constituent(tree):
+    words = [f"w{leaf}" for leaf in range(tree.num_leaves)]
+    lines = tree.draw(words, width=1000).splitlines()
+    assert [word for line in lines for word in line.split() if word.startswith("w")] == words
+    assert sum(line.count("•") for line in lines) == max(1, len(tree.spans))
+
+
 def test_drawings_of_a_known_tree():
     tree, words = BinaryTree.from_brackets("((the cat) (sat down))")
     assert tree.draw(words, width=5) == "┬─┬─ the\n│ └─ cat\n└─┬─ sat\n  └─ down"

@@ -36,7 +36,7 @@ def encode_sentences(
     max_length: int | None = None,
     is_split_into_words: bool = False,
 ) -> dict[str, list]:
-    """Token ids, word numbers and word spans of sentences; as many rows as sentences, in their order.
+    """Token ids, words and word spans of sentences; as many rows as sentences, in their order.
 
     Args:
         tokenizer: a fast tokenizer.
@@ -44,8 +44,9 @@ def encode_sentences(
         max_length: most pieces kept of a sentence; None keeps all.
 
     Returns:
-        ``input_ids`` and ``word_ids``, a list of ints per sentence, and ``atom_spans``, a list of inclusive spans per
-        sentence. A sentence without text is one ``[UNK]``; how many there were is logged once.
+        A list for each sentence: ``input_ids``, ``word_ids`` (the number of each piece's word), ``words`` (as they
+        stand in the text) and ``atom_spans`` (inclusive spans of pieces). A sentence without text is one ``[UNK]``;
+        how many there were is logged once.
 
     Raises:
         ValueError: for a slow tokenizer, which does not know its words, or a ``max_length`` below 1.
@@ -56,21 +57,33 @@ def encode_sentences(
         raise ValueError(f"max_length must be >= 1, got {max_length}")
     sentences = list(sentences)
     if not sentences:
-        return {"input_ids": [], "word_ids": [], "atom_spans": []}
+        return {"input_ids": [], "word_ids": [], "words": [], "atom_spans": []}
     encoded = tokenizer(
-        sentences, add_special_tokens=False, return_attention_mask=False, verbose=False,
+        sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True, verbose=False,
         is_split_into_words=is_split_into_words, truncation=max_length is not None, max_length=max_length,
     )  # fmt: skip
-    input_ids = encoded["input_ids"]
-    word_ids = [encoded.word_ids(row) for row in range(len(sentences))]
-    _fill_empty(input_ids, word_ids, tokenizer.unk_token_id)
-    return {"input_ids": input_ids, "word_ids": word_ids, "atom_spans": [word_spans(row) for row in word_ids]}
+    rows = {"input_ids": encoded["input_ids"], "word_ids": [], "words": []}
+    for row, sentence in enumerate(sentences):
+        word_ids, offsets = encoded.word_ids(row), encoded["offset_mapping"][row]
+        words = _words(sentence, word_ids, offsets, is_split_into_words)
+        rows["word_ids"].append(word_ids)
+        rows["words"].append(words)
+    _fill_empty(rows, tokenizer.unk_token, tokenizer.unk_token_id)
+    return rows | {"atom_spans": [word_spans(word_ids) for word_ids in rows["word_ids"]]}
 
 
-def _fill_empty(input_ids: list[list[int]], word_ids: list[list[int | None]], unknown: int) -> None:
-    empty = [row for row, ids in enumerate(input_ids) if not ids]
+def _words(sentence: str | Sequence[str], word_ids: list[int | None], offsets: list[Span], is_split: bool) -> list[str]:
+    """Each word that has pieces, in order; a word reaches from its first piece to its last."""
+    reach: dict[int | None, Span] = {}
+    for word, (start, end) in zip(word_ids, offsets, strict=True):
+        reach[word] = (reach.get(word, (start, end))[0], end)
+    return [sentence[word] if is_split else sentence[start:end] for word, (start, end) in reach.items()]
+
+
+def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> None:
+    empty = [row for row, ids in enumerate(rows["input_ids"]) if not ids]
     for row in empty:
-        input_ids[row], word_ids[row] = [unknown], [0]
+        rows["input_ids"][row], rows["word_ids"][row], rows["words"][row] = [unk_token_id], [0], [unk_token]
     if empty:
-        logger.warning(f"{len(empty)} of {len(input_ids)} sentences have no text, the first is number {empty[0] + 1}; "
-                       "each becomes one [UNK]")
+        logger.warning(f"{len(empty)} of {len(rows['input_ids'])} sentences have no text, the first is number "
+                       f"{empty[0] + 1}; each becomes one {unk_token}")

@@ -1,0 +1,399 @@
+"""The models as transformers models: contract, batching, saving, loading, dtypes, bad input."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForPreTraining,
+    AutoModelForSequenceClassification,
+    set_seed,
+)
+
+from modeling_fast_r2d2 import (
+    FastR2D2Config,
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPairClassification,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    FastR2D2Model,
+)
+
+ENCODINGS = ["forced", "chart", "heuristic"]
+
+
+def count(module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_base_size_has_the_papers_parameters():
+    with torch.device("meta"):
+        model = FastR2D2ForPreTraining(FastR2D2Config())
+    assert count(model.model.embeddings) + count(model.model.composition) == 51_791_619
+    assert count(model.model.parser) == 9_559_809
+    assert count(model) == 51_791_619 + 9_559_809 + 768 * 768 + 768 + 30_522
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_outputs_have_the_shapes_and_padding_of_the_contract(tiny_model, a_batch, encoding):
+    out = tiny_model.model(**a_batch, encoding=encoding)
+    lengths = a_batch["attention_mask"].sum(1).tolist()
+    assert out.pooler_output.shape == (5, 16) and out.last_hidden_state.shape == (5, 17, 16)
+    assert out.split_scores.shape == (5, 8) and out.spans.shape == (5, 8, 2) and out.spans.dtype == torch.long
+    assert (out.log_prob is None) == (encoding == "forced")
+    for b, n in enumerate(lengths):
+        states = out.last_hidden_state[b]
+        torch.testing.assert_close(states[:n], tiny_model.model.embeddings(a_batch["input_ids"][b, :n]))
+        assert not states[n:9].any() and not states[9 + n - 1 :].any()
+        assert (out.spans[b, n - 1 :] == -1).all() and not out.split_scores[b, n - 1 :].any()
+        root = states[0] if n == 1 else states[9 + out.spans[b, : n - 1].tolist().index([0, n - 1])]
+        torch.testing.assert_close(root, out.pooler_output[b])
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("parser_type", ["lstm", "transformer"])
+def test_a_batch_gives_what_its_sentences_give_one_by_one(tiny_config, a_batch, encoding, parser_type):
+    set_seed(1)
+    config = FastR2D2Config(**{**tiny_config.to_dict(), "parser_type": parser_type, "normalize_split_scores": True})
+    model = FastR2D2Model(config).double().eval()
+    spans = torch.tensor([[[0, 2], [5, 6]], [[-1, -1]] * 2, [[0, 1], [-1, -1]], [[-1, -1]] * 2, [[3, 8], [-1, -1]]])
+    together = model(**a_batch, atom_spans=spans, encoding=encoding)
+    for b, n in enumerate(a_batch["attention_mask"].sum(1).tolist()):
+        alone = model(a_batch["input_ids"][b : b + 1, :n], atom_spans=spans[b : b + 1], encoding=encoding)
+        torch.testing.assert_close(alone.pooler_output[0], together.pooler_output[b])
+        torch.testing.assert_close(alone.split_scores[0], together.split_scores[b, : n - 1])
+        assert torch.equal(alone.spans[0], together.spans[b, : n - 1])
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_evaluation_is_deterministic(tiny_model, a_batch, encoding):
+    first, second = (tiny_model.model(**a_batch, encoding=encoding) for _ in range(2))
+    assert torch.equal(first.last_hidden_state, second.last_hidden_state)
+
+
+def test_training_samples_trees_and_noise_can_be_switched_off(tiny_config, a_batch):
+    set_seed(0)
+    config = {**tiny_config.to_dict(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+              "parser_dropout_prob": 0.0}  # fmt: skip
+    noisy = FastR2D2ForPreTraining(FastR2D2Config(**config)).train()
+    spans = {tuple(noisy(**a_batch).spans.flatten().tolist()) for _ in range(10)}
+    assert len(spans) > 1
+    quiet = FastR2D2ForPreTraining(FastR2D2Config(**{**config, "split_noise": 0.0, "choice_noise": 0.0})).train()
+    quiet.load_state_dict(noisy.state_dict())
+    assert quiet(**a_batch).loss == quiet(**a_batch).loss == noisy.eval()(**a_batch).loss
+
+
+@settings(max_examples=40)
+@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), seed=st.integers(0, 99), data=st.data())
+def test_disjoint_spans_become_constituents_of_the_parsers_tree(tiny_model, lengths, seed, data):
+    rows = []
+    for n in lengths:
+        cuts = sorted(data.draw(st.sets(st.integers(0, n), max_size=4)))
+        rows.append([[i, j - 1] for i, j in zip(cuts[::2], cuts[1::2], strict=False)])
+    most = max(map(len, rows))
+    spans = torch.tensor([row + [[-1, -1]] * (most - len(row)) for row in rows], dtype=torch.long)
+    spans = spans.reshape(len(rows), most, 2)
+    ids = torch.randint(20, 100, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(seed))
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    found = tiny_model.model(ids, mask.long(), spans).spans.tolist()
+    for b, row in enumerate(rows):
+        assert all([i, j] in found[b] for i, j in row if i < j)
+
+
+def test_nested_spans_are_both_honoured_on_request(tiny_config):
+    set_seed(0)
+    model = FastR2D2Model(FastR2D2Config(**{**tiny_config.to_dict(), "nested_spans": True})).eval()
+    outer, inner = [1, 6], [3, 4]
+    for seed in range(20):
+        ids = torch.randint(20, 100, (1, 9), generator=torch.Generator().manual_seed(seed))
+        spans = model(ids, atom_spans=torch.tensor([[outer, inner]])).spans[0].tolist()
+        assert outer in spans and inner in spans
+
+
+def test_callers_scores_replace_the_parser_and_serve_embeddings(tiny_model, a_batch):
+    model, right_branching = tiny_model.model, -torch.arange(8.0).expand(5, -1)
+    out = model(**a_batch, split_scores=right_branching)
+    assert out.spans[0].tolist() == [[k, 8] for k in range(8)]
+    vectors = model.embeddings(a_batch["input_ids"])
+    by_vectors = model(inputs_embeds=vectors, attention_mask=a_batch["attention_mask"], split_scores=right_branching)
+    torch.testing.assert_close(by_vectors.pooler_output, out.pooler_output)
+    infinite = right_branching.clone()
+    infinite[:, 3] = float("inf")
+    assert model(**a_batch, split_scores=infinite).spans[0, 3].tolist() == [0, 8]
+
+
+def test_padding_token_stands_for_a_missing_mask(tiny_model, a_batch):
+    with_mask, without = tiny_model.model(**a_batch), tiny_model.model(a_batch["input_ids"])
+    assert torch.equal(with_mask.pooler_output, without.pooler_output)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_gradient_reaches_all_that_takes_part(tiny_config, a_batch, encoding):
+    model = FastR2D2ForSequenceClassification(tiny_config).train()
+    model(**a_batch, labels=torch.tensor([0, 1, 1, 0, 1]), encoding=encoding).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+
+
+def test_gradient_checkpointing_changes_no_gradient(tiny_config, a_batch):
+    gradients = []
+    for checkpointing in (False, True):
+        set_seed(0)
+        model = FastR2D2ForPreTraining(tiny_config).double().train()
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        set_seed(1)
+        model(**a_batch).loss.backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert all(torch.allclose(a, b) for a, b in zip(*gradients, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_half_precision_weights_keep_log_probabilities_in_float32(tiny_model, a_batch, tmp_path, dtype, encoding):
+    tiny_model.save_pretrained(tmp_path)
+    model = FastR2D2Model.from_pretrained(tmp_path, dtype=dtype).eval()
+    scores = tiny_model.model(**a_batch).split_scores
+    out = model(**a_batch, split_scores=scores, encoding=encoding)
+    assert out.pooler_output.dtype == dtype
+    if encoding == "forced":
+        full = tiny_model.model(**a_batch, split_scores=scores).pooler_output
+        torch.testing.assert_close(out.pooler_output.float(), full, atol=0.1, rtol=0.1)
+    else:
+        assert out.log_prob.dtype == torch.float32
+    loss = FastR2D2ForPreTraining.from_pretrained(tmp_path, dtype=dtype).train()(**a_batch).loss
+    loss.backward()
+    assert loss.dtype == torch.float32 and loss.isfinite()
+
+
+def test_autocast_trains(tiny_config, a_batch):
+    model = FastR2D2ForPreTraining(tiny_config).train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(**a_batch).loss
+    loss.backward()
+    assert loss.dtype == torch.float32 and loss.isfinite()
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_saved_checkpoint_loads_into_every_class(tiny_model, a_batch, tmp_path, shards):
+    tiny_model.save_pretrained(tmp_path, max_shard_size="10KB" if shards else "5GB")
+    assert (tmp_path / "model.safetensors.index.json").exists() == shards
+    expected = tiny_model.model(**a_batch)
+    base = AutoModel.from_pretrained(tmp_path)
+    assert type(base) is FastR2D2Model and not base.training
+    assert torch.equal(base(**a_batch).pooler_output, expected.pooler_output)
+    assert type(AutoConfig.from_pretrained(tmp_path)) is FastR2D2Config
+    pretraining = AutoModelForPreTraining.from_pretrained(tmp_path)
+    assert torch.equal(pretraining(**a_batch).loss, tiny_model(**a_batch).loss)
+    parser = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path)
+    assert torch.equal(parser(**a_batch).spans, expected.spans)
+    classifier, info = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert {name.split(".")[0] for name in info["missing_keys"]} == {"classifier"}
+    assert type(classifier) is FastR2D2ForSequenceClassification
+
+
+def test_base_and_parser_checkpoints_load_into_what_needs_them(tiny_model, a_batch, tmp_path):
+    tiny_model.model.save_pretrained(tmp_path / "base")
+    parser = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path / "base")
+    assert torch.equal(parser(**a_batch).spans, tiny_model.model(**a_batch).spans)
+    parser.save_pretrained(tmp_path / "parser")
+    assert all(name.startswith("parser.") for name in load_file(tmp_path / "parser" / "model.safetensors"))
+    again = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path / "parser")
+    assert torch.equal(parser(**a_batch).split_scores, again(**a_batch).split_scores)
+    head = FastR2D2ForPreTraining.from_pretrained(tmp_path / "base")
+    assert torch.equal(head.model(**a_batch).pooler_output, tiny_model.model(**a_batch).pooler_output)
+
+
+def test_tied_weights_are_stored_once_and_stay_tied(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert not {"lm_head.decoder.weight", "model.embeddings.weight"} <= set(file.keys())
+    model = FastR2D2ForPreTraining.from_pretrained(tmp_path)
+    assert model.lm_head.decoder.weight is model.model.embeddings.weight
+
+
+@pytest.mark.parametrize("size", [90, 130])
+def test_resizing_the_vocabulary_resizes_the_parser_too(tiny_config, a_batch, size, tmp_path):
+    set_seed(0)
+    model = FastR2D2ForPreTraining(copy.deepcopy(tiny_config)).eval()
+    ids = a_batch["input_ids"] % 90
+    before = model(ids, a_batch["attention_mask"])
+    model.resize_token_embeddings(size)
+    assert model.config.vocab_size == size == len(model.lm_head.decoder.bias)
+    assert len(model.model.embeddings.weight) == len(model.model.parser.embeddings.weight) == size
+    after = model(ids, a_batch["attention_mask"])
+    assert torch.equal(before.split_scores, after.split_scores)
+    assert torch.equal(before.pooler_output, after.pooler_output)
+    model.save_pretrained(tmp_path)
+    again = FastR2D2ForPreTraining.from_pretrained(tmp_path).eval()(ids, a_batch["attention_mask"])
+    assert torch.equal(after.loss, again.loss)
+
+
+def test_initial_language_model_loss_is_that_of_a_uniform_guess(tiny_model, a_batch):
+    loss = tiny_model(**a_batch).lm_loss.item()
+    assert abs(loss - torch.tensor(100.0).log().item()) < 0.3
+
+
+@pytest.mark.parametrize("tie_decoder", [True, False])
+def test_pairs_are_classified_in_order(tiny_config, a_batch, tie_decoder):
+    set_seed(0)
+    model = FastR2D2ForPairClassification(FastR2D2Config(**{**tiny_config.to_dict(), "tie_decoder": tie_decoder})).eval()
+    pairs = {name: value[:4].unflatten(0, (2, 2)) for name, value in a_batch.items()}
+    logits = model(**pairs).logits
+    assert logits.shape == (2, 2)
+    swapped = model(**{name: value.flip(1) for name, value in pairs.items()}).logits
+    assert not torch.allclose(logits, swapped)
+    output = model.train()(**pairs, labels=torch.tensor([0, 1]))
+    output.loss.backward()
+    assert output.loss > output.lm_loss + output.tree_loss
+
+
+def test_sampled_tree_objective_trains(tiny_config, a_batch):
+    config = FastR2D2Config(**{**tiny_config.to_dict(), "tree_objective": "sampled", "num_tree_samples": 8})
+    model = FastR2D2ForPreTraining(config).train()
+    model(**a_batch).tree_loss.backward()
+    assert model.model.parser.score.weight.grad.abs().sum() > 0
+    assert model.model.embeddings.weight.grad is None  # the encoder is the teacher
+
+
+CLEAN_PROCESS = """
+import sys, json, torch
+assert not any(name.startswith(("modeling_fast_r2d2", "tokenization_fast_r2d2")) for name in sys.modules)
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels", "nltk"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+import transformers
+ids = torch.tensor([[30, 31, 32, 33, 34]])
+for auto in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification",
+             "AutoModelForNextSentencePrediction"):
+    model = getattr(transformers, auto).from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+    assert "transformers_modules" in type(model).__module__, type(model)
+    if auto == "AutoModel":
+        print(json.dumps(model(ids).pooler_output.tolist()))
+"""
+
+
+@pytest.mark.parametrize("model_class", [FastR2D2ForPreTraining, FastR2D2Model, FastR2D2ForConstituencyParsing])
+def test_a_checkpoint_folder_brings_its_code_to_a_process_without_the_package(tiny_model, tmp_path, model_class):
+    folder = tmp_path / "checkpoint"
+    tiny_model.save_pretrained(folder)
+    if model_class is not FastR2D2ForPreTraining:
+        model_class.from_pretrained(folder).save_pretrained(folder)
+    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    result = subprocess.run([sys.executable, "-c", CLEAN_PROCESS, str(folder)], capture_output=True, text=True,
+                            env=environment, cwd=tmp_path)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    if model_class is not FastR2D2ForConstituencyParsing:
+        remote = torch.tensor(json.loads(result.stdout.splitlines()[-1]))
+        torch.testing.assert_close(remote, tiny_model.model(torch.tensor([[30, 31, 32, 33, 34]])).pooler_output)
+
+
+def test_parsing_reads_only_the_parsers_tensors(tiny_model, tmp_path, monkeypatch):
+    tiny_model.save_pretrained(tmp_path)
+    # A file whose other tensors are damaged loads all the same, with the same trees.
+    path = tmp_path / "model.safetensors"
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        start = file.tell()
+    content = bytearray(path.read_bytes())
+    for name, entry in header.items():
+        if name != "__metadata__" and not name.startswith("model.parser."):
+            begin, end = entry["data_offsets"]
+            content[start + begin : start + end] = b"\xff" * (end - begin)  # NaN
+    path.write_bytes(content)
+    model, info = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    ids = torch.tensor([[30, 31, 32, 33, 34]])
+    assert torch.equal(model(ids).spans, tiny_model.model(ids).spans)
+
+
+BAD_INPUTS = {
+    "row 1 .* no token": dict(attention_mask=torch.tensor([[1, 1, 1], [0, 0, 0]])),
+    "row 0 .* padding before or between": dict(attention_mask=torch.tensor([[0, 1, 1], [1, 1, 1]])),
+    "row 1 .* padding before or between.*pad on the right": dict(attention_mask=torch.tensor([[1, 1, 1], [1, 0, 1]])),
+    r"row 0 .* outside the vocabulary; use ids in 0 \.\.\. 99": dict(input_ids=torch.tensor([[1, 100, 2], [1, 2, 3]])),
+    "row 1 .* outside the vocabulary": dict(input_ids=torch.tensor([[1, 5, 2], [1, -1, 3]])),
+    r"input_ids must be \(batch, seq_len\)": dict(input_ids=torch.tensor([1, 2, 3])),
+    r"attention_mask must be \(2, 3\), got \(2, 4\)": dict(attention_mask=torch.ones(2, 4)),
+    "row 1 .* outside the sentence": dict(atom_spans=torch.tensor([[[0, 1]], [[1, 3]]])),
+    "row 0 .* outside the sentence": dict(atom_spans=torch.tensor([[[-1, 1]], [[1, 2]]])),
+    "row 1 .* reversed span": dict(atom_spans=torch.tensor([[[0, 1]], [[2, 1]]])),
+    r"atom_spans must be \(2, max_spans, 2\)": dict(atom_spans=torch.tensor([[0, 1], [1, 2]])),
+    "atom_spans must be long": dict(atom_spans=torch.ones(2, 1, 2)),
+    r"split_scores must be \(2, 2\)": dict(split_scores=torch.zeros(2, 3)),
+    "split_scores must be floating": dict(split_scores=torch.zeros(2, 2).long()),
+    "row 1 .* NaN in split_scores": dict(split_scores=torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])),
+    "encoding must be one of forced, chart, heuristic, got 'cky'": dict(encoding="cky"),
+    "either input_ids or inputs_embeds": dict(inputs_embeds=torch.zeros(2, 3, 16)),
+    "give split_scores with inputs_embeds": dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 16)),
+}
+
+
+@pytest.mark.parametrize("message", BAD_INPUTS)
+def test_bad_input_is_refused_with_row_and_remedy(tiny_model, message):
+    inputs = {"input_ids": torch.tensor([[30, 31, 32], [33, 34, 35]]), **BAD_INPUTS[message]}
+    with pytest.raises(ValueError, match=message):
+        tiny_model.model(**inputs)
+
+
+def test_labels_outside_the_classes_are_refused(tiny_config):
+    model = FastR2D2ForSequenceClassification(tiny_config).eval()
+    with pytest.raises(ValueError, match="row 1 .* label outside the classes"):
+        model(torch.tensor([[30, 31], [32, 33]]), labels=torch.tensor([0, 2]))
+
+
+def test_pretraining_refuses_forced_encoding(tiny_model, a_batch):
+    with pytest.raises(ValueError, match="pretraining needs a chart"):
+        tiny_model(**a_batch, encoding="forced")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("window_size", 0), ("encoding", "cky"), ("parser_type", "gru"), ("tree_objective", "elbo"),
+     ("num_attention_heads", 5), ("mask_token_id", 30_522), ("hidden_size", 0)],
+)  # fmt: skip
+def test_a_configuration_that_makes_no_sense_is_refused(field, value):
+    with pytest.raises(ValueError, match=field):
+        FastR2D2Config(**{field: value})
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_activation_memory_of_training_is_linear_in_length(tiny_config, encoding):
+    if encoding == "forced":
+        model, inputs = FastR2D2ForSequenceClassification(tiny_config).eval(), {"labels": torch.tensor([1])}
+    else:
+        model, inputs = FastR2D2ForPreTraining(tiny_config).train(), {}
+    per_token = []
+    for length in (100, 400):
+        kept: dict[int, int] = {}
+
+        def remember(tensor, kept=kept):
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(remember, lambda tensor: tensor):
+            output = model(torch.randint(20, 100, (1, length)), encoding=encoding, **inputs)
+        per_token.append(sum(kept.values()) / length)
+        del output
+    assert 0.75 < per_token[1] / per_token[0] < 1.25
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_five_thousand_tokens_and_one_token_are_encoded(tiny_model, encoding):
+    length = 500 if encoding == "heuristic" else 5000  # the heuristic is sequential by nature
+    ids = torch.randint(20, 100, (1, length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert tiny_model.model(ids, encoding=encoding).pooler_output.isfinite().all()
+        assert tiny_model.model(ids[:, :1], encoding=encoding).spans.shape == (1, 0, 2)
