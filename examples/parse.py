@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, read_sentences
 from tqdm import tqdm
 from transformers import AutoTokenizer
 from transformers.utils import logging
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2Model, bundled_checkpoint
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, read_sentences
 
 LINES_AT_ONCE = 1000  # read, sorted by length and parsed together
 

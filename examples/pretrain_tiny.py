@@ -17,6 +17,11 @@ from collections import deque
 from pathlib import Path
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR
+from tqdm import tqdm
+from transformers import AutoTokenizer, set_seed
+
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 from tokenization_fast_r2d2 import (
     DataCollatorForFastR2D2,
     clean_wikitext,
@@ -25,11 +30,6 @@ from tokenization_fast_r2d2 import (
     task_token_ids,
     train_tokenizer,
 )
-from torch.optim.lr_scheduler import LambdaLR
-from tqdm import tqdm
-from transformers import AutoTokenizer, set_seed
-
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -95,8 +95,10 @@ def epoch_of_batches(sentences, punctuation, options, epoch):
 def read_corpus(options, tokenizer) -> list[dict]:
     texts = list(read_sentences(options.corpus, clean=clean_wikitext))
     encoded = encode_sentences(tokenizer, texts)
-    sentences = [{"input_ids": ids, "atom_spans": spans}
-                 for ids, spans in zip(encoded["input_ids"], encoded["atom_spans"], strict=True)]
+    sentences = [
+        {"input_ids": ids, "atom_spans": spans}
+        for ids, spans in zip(encoded["input_ids"], encoded["atom_spans"], strict=True)
+    ]
     return [sentence for sentence in sentences if len(sentence["input_ids"]) <= options.max_length]
 
 
@@ -115,8 +117,10 @@ def make_model(options, tokenizer) -> FastR2D2ForPreTraining:
 def make_optimizer(model, options) -> torch.optim.Optimizer:
     parser = [p for name, p in model.named_parameters() if name.startswith("model.parser.")]
     encoder = [p for name, p in model.named_parameters() if not name.startswith("model.parser.")]
-    return torch.optim.AdamW([{"params": encoder, "lr": options.learning_rate},
-                              {"params": parser, "lr": options.parser_learning_rate}], weight_decay=0.01)
+    return torch.optim.AdamW(
+        [{"params": encoder, "lr": options.learning_rate}, {"params": parser, "lr": options.parser_learning_rate}],
+        weight_decay=0.01,
+    )
 
 
 def main() -> None:
@@ -178,8 +182,13 @@ class Progress:
 
     def figures(self) -> dict[str, float]:
         lm_loss, tree_loss = (sum(column) / len(column) for column in zip(*self.recent, strict=True))
-        return {"lm": round(lm_loss, 4), "tree": round(tree_loss, 4), "tokens": self.tokens,
-                "minutes": round(self.minutes, 1), "tokens_per_second": round(self.tokens / self.minutes / 60)}
+        return {
+            "lm": round(lm_loss, 4),
+            "tree": round(tree_loss, 4),
+            "tokens": self.tokens,
+            "minutes": round(self.minutes, 1),
+            "tokens_per_second": round(self.tokens / self.minutes / 60),
+        }
 
     def is_time_to_save(self) -> bool:
         is_time = self.minutes - self.saved > self.options.save_minutes

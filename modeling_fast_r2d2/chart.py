@@ -252,11 +252,23 @@ def _assemble(lengths: Tensor, spans: Tensor, splits: Tensor) -> Chart:
     levels = _levels(left, right, is_candidate.sum(1), num_tokens)
     order = levels.sort(stable=True).indices  # of the cells
     nodes = torch.cat([tokens, order + num_tokens])
-    new_id = torch.cat([torch.empty_like(nodes).scatter_(0, nodes, torch.arange(len(nodes), device=nodes.device)),
-                        nodes.new_tensor([-1])])  # the last one keeps -1 at -1
+    new_id = torch.cat(
+        [
+            torch.empty_like(nodes).scatter_(0, nodes, torch.arange(len(nodes), device=nodes.device)),
+            nodes.new_tensor([-1]),
+        ]
+    )  # the last one keeps -1 at -1
     sizes = torch.bincount(levels)[1:].tolist() if len(levels) else []
-    return Chart(lengths, offsets, spans[nodes], splits[order], new_id[left[order]], new_id[right[order]],
-                 tuple(sizes), new_id[roots])
+    return Chart(
+        lengths,
+        offsets,
+        spans[nodes],
+        splits[order],
+        new_id[left[order]],
+        new_id[right[order]],
+        tuple(sizes),
+        new_id[roots],
+    )
 
 
 def _levels(left: Tensor, right: Tensor, candidates: Tensor, num_tokens: int) -> Tensor:
@@ -288,5 +300,13 @@ def _drop_unreachable(chart: Chart) -> Chart:
     height = torch.arange(len(chart.level_sizes), device=kept.device)
     height = height.repeat_interleave(torch.tensor(chart.level_sizes, dtype=torch.long, device=kept.device))
     sizes = torch.bincount(height[kept], minlength=len(chart.level_sizes)).tolist()
-    return Chart(chart.lengths, chart.offsets, chart.spans[is_used[:-1]], chart.splits[kept],
-                 new_id[chart.left[kept]], new_id[chart.right[kept]], tuple(sizes), new_id[chart.roots])
+    return Chart(
+        chart.lengths,
+        chart.offsets,
+        chart.spans[is_used[:-1]],
+        chart.splits[kept],
+        new_id[chart.left[kept]],
+        new_id[chart.right[kept]],
+        tuple(sizes),
+        new_id[chart.roots],
+    )

@@ -50,6 +50,16 @@ class FastR2D2Config(PreTrainedConfig):
     """
 
     model_type = "fast_r2d2"
+    # Trainer gathers the rest over batches, which these shapes do not allow.
+    keys_to_ignore_at_inference = [
+        "lm_loss",
+        "tree_loss",
+        "last_hidden_state",
+        "pooler_output",
+        "split_scores",
+        "spans",
+        "log_prob",
+    ]
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -94,18 +104,32 @@ class FastR2D2Config(PreTrainedConfig):
         self._check_token_ids()
 
     def _check_sizes(self):
-        for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-                     "window_size", "parser_embedding_size", "parser_hidden_size", "parser_num_layers",
-                     "num_tree_samples"):
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "window_size",
+            "parser_embedding_size",
+            "parser_hidden_size",
+            "parser_num_layers",
+            "num_tree_samples",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} and "
-                             f"{self.num_attention_heads}")
+            raise ValueError(
+                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} and "
+                f"{self.num_attention_heads}"
+            )
 
     def _check_choices(self):
-        for name, known in (("encoding", ENCODINGS), ("parser_type", ("lstm", "transformer")),
-                            ("tree_objective", ("exact", "sampled"))):
+        for name, known in (
+            ("encoding", ENCODINGS),
+            ("parser_type", ("lstm", "transformer")),
+            ("tree_objective", ("exact", "sampled")),
+        ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
 
@@ -113,8 +137,10 @@ class FastR2D2Config(PreTrainedConfig):
         for name in ("pad", "bos", "eos", "cls", "sum", "mask", "pair"):
             token_id = getattr(self, f"{name}_token_id")
             if token_id is None or not 0 <= token_id < self.vocab_size:
-                raise ValueError(f"{name}_token_id must be in 0 ... {self.vocab_size - 1}, got {token_id}; take the "
-                                 "ids from the tokenizer and count its special tokens in vocab_size")
+                raise ValueError(
+                    f"{name}_token_id must be in 0 ... {self.vocab_size - 1}, got {token_id}; take the "
+                    "ids from the tokenizer and count its special tokens in vocab_size"
+                )
 
 
 __all__ = ["FastR2D2Config"]

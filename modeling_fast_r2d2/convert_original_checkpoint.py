@@ -96,8 +96,9 @@ def convert_state_dict(state_dict: Mapping[str, Tensor], config: FastR2D2Config)
             # The original keeps spare rows of roles that nothing reads.
             converted[ours] = tensor[:3].clone() if "role_embeddings" in ours else tensor
     if not converted:
-        raise ValueError("no weights of the original Fast-R2D2 code found; names begin with "
-                         f"{', '.join(sorted(state_dict)[:3])}")
+        raise ValueError(
+            f"no weights of the original Fast-R2D2 code found; names begin with {', '.join(sorted(state_dict)[:3])}"
+        )
     if unknown:
         logger.warning(f"left out {len(unknown)} weights that have no place here: {', '.join(unknown[:5])}")
     return converted
@@ -146,7 +147,12 @@ def main(arguments: list[str] | None = None) -> None:
     if is_classifier:
         config.num_labels = len(weights["classifier.out_proj.weight"])
     model_class = FastR2D2ForSequenceClassification if is_classifier else FastR2D2ForPreTraining
-    model = model_class.from_pretrained(None, config=config, state_dict=weights)
+    model, info = model_class.from_pretrained(None, config=config, state_dict=weights, output_loading_info=True)
+    if info["missing_keys"]:
+        missing = ", ".join(sorted(info["missing_keys"])[:3])
+        raise ValueError(
+            f"{len(info['missing_keys'])} weights are missing, such as {missing}; give all --weights files"
+        )
     model.save_pretrained(options.output)
     print(f"wrote {model_class.__name__} with {model.num_parameters():,} parameters to {options.output}")
 

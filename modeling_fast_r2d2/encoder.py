@@ -76,9 +76,7 @@ def compose_candidates(
     Returns:
         ``(cells, candidates, hidden_size)`` and twice ``(cells, candidates)``.
     """
-    vectors, step = composition(
-        tasks, nodes.index_select(0, left.flatten()), nodes.index_select(0, right.flatten())
-    )
+    vectors, step = composition(tasks, nodes.index_select(0, left.flatten()), nodes.index_select(0, right.flatten()))
     step = step.view(left.shape)
     # The outermost children cannot be split when the cell is encoded, and count as given there.
     left_log_prob = torch.cat([log_prob[left[:, :1]].detach(), log_prob[left[:, 1:]]], dim=1)

@@ -126,10 +126,17 @@ class GrowingCells:
     def finish(self, roots: Tensor) -> tuple[Chart, Encoding]:
         nodes, cells = slice(self.num_nodes), slice(self.num_tokens, self.num_nodes)
         offsets = self.lengths.cumsum(0) - self.lengths
-        chart = Chart(self.lengths, offsets, self.spans[nodes], self.splits[cells], self.left[cells],
-                      self.right[cells], tuple(self.level_sizes), roots)
-        encoding = Encoding(self.nodes[nodes], self.log_prob[nodes], self.candidate_log_prob[cells],
-                            self.chosen[cells])
+        chart = Chart(
+            self.lengths,
+            offsets,
+            self.spans[nodes],
+            self.splits[cells],
+            self.left[cells],
+            self.right[cells],
+            tuple(self.level_sizes),
+            roots,
+        )
+        encoding = Encoding(self.nodes[nodes], self.log_prob[nodes], self.candidate_log_prob[cells], self.chosen[cells])
         return chart, encoding
 
 

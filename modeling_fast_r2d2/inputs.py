@@ -34,6 +34,17 @@ class Sentences:
         return padded
 
 
+@dataclass(frozen=True)
+class EmbeddedBatch:
+    """Checked sentences with their leaves ``(num_tokens, hidden_size)``, split scores and span nesting, both
+    ``(batch, seq_len - 1)``, the latter None without span constraints."""
+
+    sentences: Sentences
+    leaves: Tensor
+    split_scores: Tensor
+    nesting: Tensor | None
+
+
 def read_sentences(tokens: Tensor, attention_mask: Tensor | None, pad_token_id: int, vocab_size: int) -> Sentences:
     """Check token ids ``(batch, seq_len)`` or vectors ``(batch, seq_len, hidden_size)`` and their mask.
 

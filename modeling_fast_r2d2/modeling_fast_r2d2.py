@@ -1,7 +1,6 @@
 """Fast-R2D2 as transformers models: the base model and its heads, thin over parser, chart, encoder and objectives."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +9,6 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
-from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .chart import Chart, follow, merge_ranks, plan_chart, plan_tree
@@ -18,7 +16,15 @@ from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .encoder import Encoding, encode_chart, encode_forced
 from .heuristic_pruning import encode_heuristic
-from .inputs import Sentences, check_atom_spans, check_encoding, check_split_scores, read_sentences, refuse_rows
+from .inputs import (
+    EmbeddedBatch,
+    Sentences,
+    check_atom_spans,
+    check_encoding,
+    check_split_scores,
+    read_sentences,
+    refuse_rows,
+)
 from .objectives import (
     LanguageModelHead,
     exact_tree_loss,
@@ -27,64 +33,8 @@ from .objectives import (
     sample_trees,
     sampled_tree_loss,
 )
+from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
 from .parser import TopDownParser, add_gumbel_noise, span_nesting
-
-
-@dataclass
-class FastR2D2Output(ModelOutput):
-    """
-    Args:
-        last_hidden_state: ``(batch, 2 * seq_len - 1, hidden_size)``: leaves at 0 ... n-1, the constituent that splits
-            at ``k`` at ``seq_len + k``, zeros elsewhere.
-        pooler_output: ``(batch, hidden_size)``, root vectors.
-        split_scores: ``(batch, seq_len - 1)``, the parser's raw scores, 0 past the sentence.
-        spans: ``(batch, seq_len - 1, 2)`` long, first and last token of the constituent that splits at ``k``; -1 past
-            the sentence.
-        log_prob: ``(batch,)`` float32 or wider, nats: log p̃ of the root; None when forced.
-    """
-
-    last_hidden_state: Tensor | None = None
-    pooler_output: Tensor | None = None
-    split_scores: Tensor | None = None
-    spans: Tensor | None = None
-    log_prob: Tensor | None = None
-
-
-@dataclass
-class FastR2D2ForPreTrainingOutput(ModelOutput):
-    """``loss = lm_loss + tree_loss``, scalars in nats; the other fields as in `FastR2D2Output`."""
-
-    loss: Tensor | None = None
-    lm_loss: Tensor | None = None
-    tree_loss: Tensor | None = None
-    last_hidden_state: Tensor | None = None
-    pooler_output: Tensor | None = None
-    split_scores: Tensor | None = None
-    spans: Tensor | None = None
-    log_prob: Tensor | None = None
-
-
-@dataclass
-class FastR2D2ClassifierOutput(ModelOutput):
-    """
-    Args:
-        loss: scalar, with labels: the sum of four losses in training, the task loss in evaluation.
-        logits: ``(batch, num_labels)`` of the encoding asked for.
-        lm_loss, tree_loss: scalars in nats, the parts of ``loss`` that need no labels; in training only.
-    """
-
-    loss: Tensor | None = None
-    logits: Tensor | None = None
-    lm_loss: Tensor | None = None
-    tree_loss: Tensor | None = None
-
-
-@dataclass
-class FastR2D2ParserOutput(ModelOutput):
-    """``split_scores`` and ``spans`` as in `FastR2D2Output`."""
-
-    split_scores: Tensor | None = None
-    spans: Tensor | None = None
 
 
 class FastR2D2PreTrainedModel(PreTrainedModel):
@@ -188,21 +138,21 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         chart, encoded = self.encode(batch, encoding, reachable_only=True)
         return FastR2D2Output(**self.describe(batch, chart, encoded))
 
-    def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> "EmbeddedBatch":
+    def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
         sentences = self._read(input_ids, attention_mask, inputs_embeds)
         nesting = self._nesting(atom_spans, sentences)
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
-        if split_scores is not None:
-            check_split_scores(split_scores, sentences)
-        else:
+        if split_scores is None:
             split_scores = self.parser(input_ids, sentences.lengths)
-            check_split_scores(split_scores, sentences)
-        leaves = sentences.flatten(inputs_embeds) if input_ids is None else self.embeddings(input_ids[sentences.is_token])
+        check_split_scores(split_scores, sentences)
+        leaves = (
+            sentences.flatten(inputs_embeds) if input_ids is None else self.embeddings(input_ids[sentences.is_token])
+        )
         return EmbeddedBatch(sentences, leaves, split_scores, nesting)
 
-    def encode(self, batch: "EmbeddedBatch", encoding: str, reachable_only: bool = False) -> tuple[Chart, Encoding]:
+    def encode(self, batch: EmbeddedBatch, encoding: str, reachable_only: bool = False) -> tuple[Chart, Encoding]:
         """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates."""
         config, lengths = self.config, batch.sentences.lengths
         tasks = self.embeddings.weight[[config.cls_token_id, config.sum_token_id]]
@@ -219,7 +169,7 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         chart = plan_chart(ranks, lengths, config.window_size, reachable_only)
         return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise)
 
-    def describe(self, batch: "EmbeddedBatch", chart: Chart, encoded: Encoding) -> dict[str, Tensor | None]:
+    def describe(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> dict[str, Tensor | None]:
         """The fields of `FastR2D2Output`."""
         best = follow(chart, lambda cells: encoded.chosen[cells])[0]
         leaves = torch.arange(chart.num_tokens, device=best.device)
@@ -232,17 +182,6 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
             "spans": constituent_spans(chart, best, batch.sentences),
             "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
         }
-
-
-@dataclass(frozen=True)
-class EmbeddedBatch:
-    """Checked sentences with their leaves ``(num_tokens, hidden_size)``, split scores and span nesting, both
-    ``(batch, seq_len - 1)``, the latter None without span constraints."""
-
-    sentences: Sentences
-    leaves: Tensor
-    split_scores: Tensor
-    nesting: Tensor | None
 
 
 def constituent_spans(chart: Chart, nodes: Tensor, sentences: Sentences) -> Tensor:
@@ -314,7 +253,9 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         """Language-model loss and tree loss of an encoded chart with all its cells."""
         config, weight = self.config, self.model.embeddings.weight
         hidden = language_model_states(
-            chart, encoded.nodes, weight[[config.bos_token_id, config.eos_token_id]],
+            chart,
+            encoded.nodes,
+            weight[[config.bos_token_id, config.eos_token_id]],
             lambda left, right: self.run_decoder(config.mask_token_id, left, right),
         )
         lm_loss = language_model_loss(self.lm_head(hidden), input_ids[batch.sentences.is_token])
@@ -343,8 +284,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
     ) -> FastR2D2ForPreTrainingOutput:
-        """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"`` (the default) or ``"heuristic"``:
-        the losses need a chart. The targets are ``input_ids`` themselves."""
+        """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
+        ``"heuristic"``: the losses need a chart. The targets are ``input_ids`` themselves."""
         encoding = check_encoding(encoding or "chart")
         if encoding == "forced":
             raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
@@ -408,8 +349,11 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         if labels.shape[0] != logits.shape[0]:
             raise ValueError(f"labels must have one row a sentence or pair, {logits.shape[0]}, got {labels.shape[0]}")
         if labels.dim() == 1 and not labels.is_floating_point() and self.config.num_labels > 1:
-            refuse_rows((labels < 0) | (labels >= self.config.num_labels), "a label outside the classes",
-                        f"labels must be in 0 ... {self.config.num_labels - 1}; set num_labels")
+            refuse_rows(
+                (labels < 0) | (labels >= self.config.num_labels),
+                "a label outside the classes",
+                f"labels must be in 0 ... {self.config.num_labels - 1}; set num_labels",
+            )
         return ForSequenceClassificationLoss(labels, logits, self.config)
 
 
@@ -435,8 +379,13 @@ class FastR2D2ForSequenceClassification(FastR2D2Classifier):
     ) -> FastR2D2ClassifierOutput:
         """As for `FastR2D2Model`; ``labels`` ``(batch,)`` long, or float ``(batch,)`` or ``(batch, num_labels)`` for
         regression and several labels, as in transformers."""
-        inputs = dict(input_ids=input_ids, attention_mask=attention_mask, atom_spans=atom_spans,
-                      inputs_embeds=inputs_embeds, split_scores=split_scores)
+        inputs = dict(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            atom_spans=atom_spans,
+            inputs_embeds=inputs_embeds,
+            split_scores=split_scores,
+        )
         return self.classify(inputs, labels, encoding)
 
 
@@ -462,14 +411,21 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
     ) -> FastR2D2ClassifierOutput:
         """As for `FastR2D2ForSequenceClassification`, with an axis of the pair's two sentences after the batch's:
         ``input_ids`` ``(batch, 2, seq_len)`` and so on. Errors count rows over both: pair ``b`` is 2b and 2b + 1."""
-        inputs = dict(input_ids=input_ids, attention_mask=attention_mask, atom_spans=atom_spans,
-                      inputs_embeds=inputs_embeds, split_scores=split_scores)
+        inputs = dict(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            atom_spans=atom_spans,
+            inputs_embeds=inputs_embeds,
+            split_scores=split_scores,
+        )
         return self.classify({name: _unpair(name, value) for name, value in inputs.items()}, labels, encoding)
 
 
 def _unpair(name: str, value: Tensor | None) -> Tensor | None:
     if value is not None and (value.dim() < 3 or value.shape[1] != 2):
-        raise ValueError(f"{name} must be (batch, 2, ...), one row for each sentence of a pair, got {tuple(value.shape)}")
+        raise ValueError(
+            f"{name} must be (batch, 2, ...), one row for each sentence of a pair, got {tuple(value.shape)}"
+        )
     return None if value is None else value.flatten(0, 1)
 
 

@@ -5,7 +5,7 @@ Everything here walks with a stack, not by recursion: a tree over 5,000 tokens m
 
 import shutil
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,8 +37,10 @@ class BinaryTree:
             i, j = stack.pop()
             split = owner.get((i, j))
             if split is None or not i <= split < j:
-                raise ValueError(f"not a binary tree: no split point has the constituent ({i}, {j}); give one span for "
-                                 "each of the n - 1 split points, as a row of a model's output.spans")
+                raise ValueError(
+                    f"not a binary tree: no split point has the constituent ({i}, {j}); give one span for "
+                    "each of the n - 1 split points, as a row of a model's output.spans"
+                )
             seen += 1
             stack += [child for child in ((i, split), (split + 1, j)) if child[0] < child[1]]
         if seen != len(self.spans):
@@ -176,7 +178,7 @@ def _spans_by_order(order: list[tuple]) -> tuple[Span, ...]:
 def _draw_sideways(tree: BinaryTree, words: list[str]) -> str:
     """Root at the left, a leaf a line; the line of a constituent's first leaf is its own."""
     opening: list[list[int]] = [[] for _ in words]  # constituents that begin at a leaf, outermost first
-    for i, j, k in tree.triples:
+    for i, _, k in tree.triples:
         opening[i].append(k)
     lines, branches = [], []  # branches: the constituents above this line, and whether their right child is to come
     for leaf, word in enumerate(words):

@@ -79,7 +79,10 @@ class Golden:
         for part, prefix in (("bilm", "r2d2."), ("parser", "parser.")):
             start = f"grad.{part}."
             arrays |= {prefix + k.removeprefix(start): v for k, v in self.arrays.items() if k.startswith(start)}
-            norms |= {prefix + k: torch.tensor([v], dtype=torch.float64) for k, v in self.case["grad"][f"{part}_norms"].items()}
+            norms |= {
+                prefix + k: torch.tensor([v], dtype=torch.float64)
+                for k, v in self.case["grad"][f"{part}_norms"].items()
+            }
         return convert_state_dict(arrays, self.config), convert_state_dict(norms, self.config)
 
 

@@ -247,7 +247,9 @@ def test_initial_language_model_loss_is_that_of_a_uniform_guess(tiny_model, a_ba
 @pytest.mark.parametrize("tie_decoder", [True, False])
 def test_pairs_are_classified_in_order(tiny_config, a_batch, tie_decoder):
     set_seed(0)
-    model = FastR2D2ForPairClassification(FastR2D2Config(**{**tiny_config.to_dict(), "tie_decoder": tie_decoder})).eval()
+    model = FastR2D2ForPairClassification(
+        FastR2D2Config(**{**tiny_config.to_dict(), "tie_decoder": tie_decoder})
+    ).eval()
     pairs = {name: value[:4].unflatten(0, (2, 2)) for name, value in a_batch.items()}
     logits = model(**pairs).logits
     assert logits.shape == (2, 2)

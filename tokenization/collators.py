@@ -58,8 +58,10 @@ def pad_spans(spans: list[list[tuple[int, int]]]) -> Tensor:
 def _check_not_empty(features: list[dict[str, Any]]) -> None:
     for row, feature in enumerate(features):
         if not len(feature["input_ids"]):
-            raise ValueError(f"row {row} of the batch has no token; make features with encode_sentences, which turns "
-                             "empty text into [UNK]")
+            raise ValueError(
+                f"row {row} of the batch has no token; make features with encode_sentences, which turns "
+                "empty text into [UNK]"
+            )
 
 
 def _labels(features: list[dict[str, Any]]) -> dict[str, Tensor]:

@@ -39,5 +39,6 @@ def _decode(line: bytes, path: str | Path, number: int) -> str:
     try:
         return line.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with "
-                         "iconv") from error
+        raise ValueError(
+            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with iconv"
+        ) from error

@@ -85,5 +85,7 @@ def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> Non
     for row in empty:
         rows["input_ids"][row], rows["word_ids"][row], rows["words"][row] = [unk_token_id], [0], [unk_token]
     if empty:
-        logger.warning(f"{len(empty)} of {len(rows['input_ids'])} sentences have no text, the first is number "
-                       f"{empty[0] + 1}; each becomes one {unk_token}")
+        logger.warning(
+            f"{len(empty)} of {len(rows['input_ids'])} sentences have no text, the first is number "
+            f"{empty[0] + 1}; each becomes one {unk_token}"
+        )

@@ -94,7 +94,9 @@ def task_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     for name, default in tokens.items():
         token = getattr(tokenizer, f"{name}_token", None) or default
         if token not in vocabulary:
-            raise ValueError(f"the tokenizer has no {default}; add it with tokenizer.add_special_tokens, or make a "
-                             "tokenizer with train_tokenizer")
+            raise ValueError(
+                f"the tokenizer has no {default}; add it with tokenizer.add_special_tokens, or make a "
+                "tokenizer with train_tokenizer"
+            )
         ids[f"{name}_token_id"] = vocabulary[token]
     return ids

@@ -1,0 +1,32 @@
+# Both commands set everything up on a fresh machine: an environment in .venv, the package, and what they need.
+PYTHON ?= python3
+VENV ?= .venv
+# torch by its exact version first: a range would make pip weigh builds of several gigabytes.
+INSTALL = $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/python examples/parse.py
+
+test: $(VENV)/.installed-test lint
+	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest
+
+lint: $(VENV)/.installed-test
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: setup.py pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(INSTALL) torch==2.13.0
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(INSTALL) --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,72 @@
+"""Weights of the original code, in one file or two, to a checkpoint folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForSequenceClassification
+
+from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict, main
+
+GOLDEN = Path(__file__).parent / "golden"
+CASE = json.loads((GOLDEN / "cases" / "len6.json").read_text())
+WEIGHTS = load_file(GOLDEN / "weights" / "tied_a.safetensors")
+
+
+def stored(tmp_path, suffix: str, weights: dict) -> str:
+    path = tmp_path / f"weights{len(list(tmp_path.iterdir()))}{suffix}"
+    torch.save(weights, path)
+    return str(path)
+
+
+def part(prefix: str) -> dict:
+    return {name.removeprefix(prefix): tensor for name, tensor in WEIGHTS.items() if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("files", ["one", "encoder and parser", "data parallel"])
+def test_the_command_writes_a_folder_that_gives_the_reference_vectors(tmp_path, files):
+    weights = {
+        "one": [WEIGHTS],
+        "encoder and parser": [part("r2d2."), part("parser.")],
+        "data parallel": [{"module." + name: tensor for name, tensor in WEIGHTS.items()}],
+    }[files]
+    (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
+    paths = [stored(tmp_path, ".bin", part_weights) for part_weights in weights]
+    output = tmp_path / "converted"
+    main(["--config", str(tmp_path / "config.json"), "--weights", *paths, "--output", str(output)])
+    model = AutoModel.from_pretrained(output, dtype=torch.float64)
+    root = model(torch.tensor(CASE["input_ids"])).pooler_output
+    expected = load_file(GOLDEN / CASE["arrays"])["forced_root"]
+    torch.testing.assert_close(root, expected, atol=1e-9, rtol=1e-9)
+    if files != "encoder and parser":
+        assert AutoModelForSequenceClassification.from_pretrained(output).config.num_labels == 3
+
+
+def test_pickled_code_is_not_run(tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "harm",))
+
+    (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
+    path = stored(tmp_path, ".bin", {"r2d2.embedding.weight": Harmful()})
+    with pytest.raises(Exception, match="[Ww]eights"):
+        main(["--config", str(tmp_path / "config.json"), "--weights", path, "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "harm").exists() and not (tmp_path / "out").exists()
+
+
+def test_weights_of_something_else_are_refused():
+    config = convert_config(CASE["config"])
+    with pytest.raises(ValueError, match="no weights of the original .* bert.embeddings"):
+        convert_state_dict({"bert.embeddings.weight": torch.zeros(2)}, config)
+    with pytest.raises(ValueError, match="embedding_dim must equal hidden_size, got 16 and 32"):
+        convert_config({**CASE["config"], "embedding_dim": 16})
+
+
+def test_a_partial_checkpoint_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
+    path = stored(tmp_path, ".bin", part("r2d2."))
+    with pytest.raises(ValueError, match="parser"):
+        main(["--config", str(tmp_path / "config.json"), "--weights", path, "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,105 @@
+"""The bundled checkpoint and the scripts, as a user runs them."""
+
+import importlib.util
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(EXAMPLES / arguments[0]), *arguments[1:]]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def parse():
+    spec = importlib.util.spec_from_file_location("parse_example", EXAMPLES / "parse.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_bundled_checkpoint_is_small_and_loads_with_its_tokenizer():
+    folder = Path(bundled_checkpoint())
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 12_000_000
+    assert (folder / "README.md").read_text(encoding="utf-8").startswith("---\n")  # the model card
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    assert len(tokenizer) == model.config.vocab_size == 8000
+    assert tokenizer.convert_tokens_to_ids("[SUM]") == model.config.sum_token_id
+    with pytest.raises(ValueError, match="fast-r2d2-tiny, got 'fast-r2d2-huge'"):
+        bundled_checkpoint("fast-r2d2-huge")
+
+
+def test_the_demo_draws_ten_trees_and_prints_their_brackets():
+    result = run("parse.py")
+    assert result.returncode == 0, result.stderr
+    sentences = (EXAMPLES / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    brackets = [line for line in result.stdout.splitlines() if line.startswith("(")]
+    assert len(sentences) == len(brackets) == 10
+    for sentence, text in zip(sentences, brackets, strict=True):
+        assert "".join(BinaryTree.from_brackets(text)[1]) == sentence.replace(" ", "")
+    assert "┬" in result.stdout and "10 sentences in" in result.stderr and "sentences/s" in result.stderr
+
+
+@pytest.mark.parametrize("encoding", ["forced", "chart", "heuristic"])
+def test_lines_of_any_kind_keep_their_count_and_order(encoding):
+    lines = ["The cat sat.", "", "Yes", "日本 🙂 text", "  ", "a (b) c", "word " * 300, "\u200b", "x" * 500, "The end."]
+    result = run("parse.py", "-", "--no-drawing", "--encoding", encoding, "--batch-size", "3", stdin="\n".join(lines))
+    assert result.returncode == 0, result.stderr
+    out = result.stdout.splitlines()
+    assert len(out) == len(lines)
+    assert out[1] == out[4] == out[7] == "[UNK]" and out[2] == "Yes"
+    assert out[0].replace("(", "").replace(")", "") == "The cat sat ." and out[5].count("-LRB-") == 1
+    assert result.stderr.count("have no text") == 1 and "3 of 10 sentences" in result.stderr
+
+
+def test_pieces_are_the_leaves_on_request(parse):
+    [(tree, leaves)] = parse.TreeParser(bundled_checkpoint(), pieces=True)(["unbelievabilities happen"])
+    assert any(leaf.startswith("##") for leaf in leaves) and tree.num_leaves == len(leaves)
+
+
+def test_five_thousand_words_parse(parse):
+    [(tree, words)] = parse.TreeParser(bundled_checkpoint())(["the cat sat on the mat " * 834])
+    assert tree.num_leaves == len(words) == 5004
+
+
+def test_parsing_streams(parse, capsys, monkeypatch):
+    """Memory does not grow with the number of lines read."""
+    peaks = {}
+    for count in (3000, 9000):
+        monkeypatch.setattr(parse, "sentences_to_parse", lambda _, n=count: ("the cat sat" for _ in range(n)))
+        tracemalloc.start()
+        parse.main(["--no-drawing"])
+        peaks[count] = tracemalloc.get_traced_memory()[1] - len(capsys.readouterr().out)
+        tracemalloc.stop()
+    assert peaks[9000] < peaks[3000] + 2_000_000
+
+
+def test_a_missing_file_is_refused():
+    result = run("parse.py", "--file", "nowhere.txt")
+    assert result.returncode == 2 and "nowhere.txt is not there" in result.stderr
+
+
+def test_a_small_model_is_pretrained_and_parses(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the cat sat on the mat .\na dog ate the old bone , slowly .\n" * 40, encoding="utf-8")
+    torch.manual_seed(0)
+    arguments = ["--epochs", "2", "--vocab-size", "60", "--hidden-size", "16", "--parser-hidden-size", "8"]
+    result = run("pretrain_tiny.py", str(corpus), "--output", str(tmp_path / "model"), *arguments)
+    assert result.returncode == 0, result.stderr
+    parsed = run("parse.py", "the dog sat .", "--checkpoint", str(tmp_path / "model"), "--no-drawing")
+    assert parsed.stdout.replace("(", "").replace(")", "") == "the dog sat .\n", parsed.stderr
+
+
+def test_the_benchmark_prints_its_figures():
+    result = run("benchmark.py", "--only", "planning")
+    assert result.returncode == 0 and "levels of 500 tokens" in result.stdout, result.stderr

@@ -1,0 +1,195 @@
+"""Tokenizers, spans, batches and files."""
+
+import gzip
+import logging
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from modeling_fast_r2d2 import FastR2D2Config
+from tokenization_fast_r2d2 import (
+    DataCollatorForFastR2D2,
+    DataCollatorForFastR2D2Pairs,
+    clean_wikitext,
+    encode_sentences,
+    read_sentences,
+    task_token_ids,
+    train_tokenizer,
+    word_spans,
+)
+
+TEXTS = ["The cat sat on the mat.", "Unbelievable cats sat unbelievably still, well-known cats!", "A naïve café"] * 3
+ODD_TEXTS = [
+    "",
+    "   ",
+    "\x00\u200b",
+    "日本語 text",
+    "🙂🙂 smile",
+    "don't",
+    "x" * 200,
+    "[UNK] [MASK]",
+    "e\u0301",
+    "\ue000",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXTS, vocab_size=120, min_frequency=1, show_progress=False)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "character", "word"])
+def test_a_saved_tokenizer_comes_back_the_same_without_trusting_code(tmp_path, kind):
+    tokenizer = train_tokenizer(TEXTS, vocab_size=120, kind=kind, min_frequency=1, show_progress=False)
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert again.get_vocab() == tokenizer.get_vocab() and again.all_special_tokens == tokenizer.all_special_tokens
+    for text in TEXTS + ODD_TEXTS:
+        assert again(text)["input_ids"] == tokenizer(text)["input_ids"]
+    assert again.padding_side == "right"
+
+
+def test_special_tokens_come_first_and_nothing_is_added_to_a_sentence(tokenizer):
+    ids = task_token_ids(tokenizer)
+    assert sorted(ids.values()) == [0, 2, 3, 4, 5, 6, 7] and tokenizer.unk_token_id == 1
+    assert FastR2D2Config(vocab_size=len(tokenizer), **ids).sum_token_id == 6
+    assert not set(tokenizer("The cat sat")["input_ids"]) & set(range(8))
+    assert tokenizer.decode(tokenizer("the cat sat")["input_ids"]) == "the cat sat"
+
+
+def test_a_tokenizer_without_task_tokens_is_refused(tokenizer):
+    class Lacking:
+        def get_vocab(self):
+            return {"[PAD]": 0}
+
+    with pytest.raises(ValueError, match=r"no \[BOS\]; add it"):
+        task_token_ids(Lacking())
+
+
+def test_chinese_is_split_by_character():
+    tokenizer = train_tokenizer(
+        ["我們 喜歡 貓。", "貓 喜歡 我們。"], kind="character", min_frequency=1, show_progress=False
+    )
+    assert tokenizer.tokenize("我們喜歡 貓") == ["我", "們", "喜", "歡", "貓"]
+    assert tokenizer.tokenize("狗") == ["[UNK]"]
+
+
+def test_word_level_keeps_words_whole_and_rare_ones_unknown():
+    tokenizer = train_tokenizer(["do n't stop", "do n't go"], kind="word", min_frequency=2, show_progress=False)
+    assert tokenizer.tokenize("do n't stop") == ["do", "n't", "[UNK]"]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [(dict(kind="bpe"), "kind must be"), (dict(vocab_size=8), "> 8")])
+def test_impossible_vocabularies_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        train_tokenizer(TEXTS, show_progress=False, **arguments)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 2)), max_size=12))
+def test_word_spans_are_the_runs_of_one_word(word_ids):
+    twin = [
+        (i, j)
+        for i in range(len(word_ids))
+        for j in range(i + 1, len(word_ids))
+        if word_ids[i] is not None
+        and len(set(word_ids[i : j + 1])) == 1
+        and (i == 0 or word_ids[i - 1] != word_ids[i])
+        and (j == len(word_ids) - 1 or word_ids[j + 1] != word_ids[j])
+    ]
+    assert word_spans(word_ids) == twin
+
+
+@given(texts=st.lists(st.one_of(st.text(max_size=20), st.sampled_from(TEXTS + ODD_TEXTS)), min_size=1, max_size=5))
+def test_every_text_gives_a_row_with_a_token_and_spans_of_its_words(tokenizer, texts):
+    encoded = encode_sentences(tokenizer, texts)
+    for ids, word_ids, words, spans in zip(*(encoded[k] for k in ("input_ids", "word_ids", "words", "atom_spans")),
+                                           strict=True):  # fmt: skip
+        assert len(ids) == len(word_ids) >= 1
+        assert len(words) == len(set(word_ids)) and spans == word_spans(word_ids)
+
+
+def test_words_stand_as_in_the_text_and_spans_cover_their_pieces(tokenizer):
+    encoded = encode_sentences(tokenizer, ["Well-known CATS, naïve 日 zebra!"])
+    assert encoded["words"][0] == ["Well", "-", "known", "CATS", ",", "naïve", "日", "zebra", "!"]
+    given_words = encode_sentences(tokenizer, [["Well-known", "CATS"]], is_split_into_words=True)
+    assert given_words["words"][0] == ["Well-known", "CATS"]
+    i, j = given_words["atom_spans"][0][0]
+    assert given_words["word_ids"][0][i : j + 1] == [0] * (j - i + 1)
+
+
+def test_empty_sentences_become_unknown_with_one_warning_and_keep_the_count(tokenizer, caplog):
+    transformers_logging.enable_propagation()
+    with caplog.at_level(logging.WARNING):
+        encoded = encode_sentences(tokenizer, ["a cat", "", "the", "\x00", "   "])
+    transformers_logging.disable_propagation()
+    assert [ids == [1] for ids in encoded["input_ids"]] == [False, True, False, True, True]
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 1 and "2 of 5 sentences have no text, the first is number 2" in messages[0]
+
+
+def test_long_sentences_are_kept_unless_a_maximum_is_given(tokenizer):
+    text = "cat " * 5000
+    assert len(encode_sentences(tokenizer, [text])["input_ids"][0]) >= 5000
+    short = encode_sentences(tokenizer, [text], max_length=7)
+    assert len(short["input_ids"][0]) == len(short["word_ids"][0]) == 7
+
+
+def test_collator_pads_ids_right_and_spans_with_minus_one(tokenizer):
+    collate = DataCollatorForFastR2D2(tokenizer)
+    batch = collate([
+        {"input_ids": [9, 10, 11], "atom_spans": [(0, 1)], "label": 1, "word_ids": [0, 0, 1]},
+        {"input_ids": [12], "atom_spans": [], "label": 0},
+    ])  # fmt: skip
+    assert batch["input_ids"].tolist() == [[9, 10, 11], [12, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert batch["atom_spans"].tolist() == [[[0, 1]], [[-1, -1]]]
+    assert batch["labels"].tolist() == [1, 0] and batch.keys() == {
+        "input_ids",
+        "attention_mask",
+        "atom_spans",
+        "labels",
+    }
+    assert collate([{"input_ids": [9], "atom_spans": []}])["atom_spans"].shape == (1, 0, 2)
+    assert "atom_spans" not in collate([{"input_ids": [9]}])
+    assert collate([{"input_ids": [9], "label": 0.5}])["labels"].dtype == torch.float32
+    wide = DataCollatorForFastR2D2(tokenizer, pad_to_multiple_of=8)([{"input_ids": [9] * 9}])
+    assert wide["input_ids"].shape == (1, 16)
+    with pytest.raises(ValueError, match="row 1 of the batch has no token"):
+        collate([{"input_ids": [9]}, {"input_ids": []}])
+
+
+def test_pair_collator_gives_each_pair_two_rows(tokenizer):
+    batch = DataCollatorForFastR2D2Pairs(tokenizer)([
+        {"input_ids": [[9, 10], [11]], "atom_spans": [[(0, 1)], []], "label": 1},
+        {"input_ids": [[12], [13, 14, 15]], "atom_spans": [[], [(0, 1), (1, 2)]], "label": 0},
+    ])  # fmt: skip
+    assert batch["input_ids"].tolist() == [[[9, 10, 0], [11, 0, 0]], [[12, 0, 0], [13, 14, 15]]]
+    assert batch["attention_mask"].sum(-1).tolist() == [[2, 1], [1, 3]]
+    assert batch["atom_spans"].shape == (2, 2, 2, 2) and batch["atom_spans"][1, 1].tolist() == [[0, 1], [1, 2]]
+    assert batch["labels"].tolist() == [1, 0]
+
+
+def test_wikitext_marks_join_their_neighbours_and_unknown_words_are_one_token(tokenizer):
+    assert clean_wikitext("a well @-@ known 1 @,@ 200 @.@ 5 <unk>") == "a well-known 1,200.5 [UNK]"
+    assert tokenizer.tokenize(clean_wikitext("<unk>")) == ["[UNK]"]
+
+
+def test_text_files_plain_and_compressed_are_read_line_by_line(tmp_path):
+    plain, packed = tmp_path / "a.txt", tmp_path / "b.txt.gz"
+    plain.write_bytes("eins\r\nzwei é\n\n".encode())
+    packed.write_bytes(gzip.compress(b"three\n"))
+    assert list(read_sentences(plain)) == ["eins", "zwei é", ""]
+    assert list(read_sentences([plain, str(packed)], clean=str.upper)) == ["EINS", "ZWEI É", "", "THREE"]
+
+
+def test_a_file_that_is_not_utf8_is_refused_by_line(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes("fine\ncaf\xe9\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"latin.txt, line 2: not UTF-8"):
+        list(read_sentences(path))
+    with pytest.raises(FileNotFoundError, match="missing.txt"):
+        list(read_sentences(tmp_path / "missing.txt"))
