@@ -145,6 +145,21 @@ def widest_neighbours(chart: Chart) -> tuple[Tensor, Tensor]:
     return before, after
 
 
+def crossing_candidates(chart: Chart, nesting: Tensor) -> Tensor:
+    """Candidates that cut into a span constraint although their cell has one that does not.
+
+    Args:
+        nesting: ``(num_tokens,)`` long, flat, number of span constraints around each split point.
+
+    Returns:
+        ``(num_cells, window)`` bool. Constrained split points merge first, so a cell that reaches beyond a constraint
+        always has a candidate outside it; without the crossing ones, its trees keep every constraint whole.
+    """
+    is_candidate = chart.splits >= 0
+    depth = nesting[chart.splits.clamp(min=0)].masked_fill(~is_candidate, torch.iinfo(torch.long).max)
+    return is_candidate & (depth > depth.amin(1, keepdim=True))
+
+
 def follow(chart: Chart, choose: Callable[[Tensor], Tensor], num_trees: int = 1) -> Tensor:
     """Walk down from the roots, taking one candidate of every cell on the way: the paper's Algorithm 2.
 

@@ -36,6 +36,8 @@ class FastR2D2Config(PreTrainedConfig):
         split_noise, choice_noise: Scale of the Gumbel noise on split scores and on the choice among a cell's
             candidates while training; 1 is the paper's, 0 switches it off.
         nested_spans: Honour nested span constraints level by level instead of through their union only.
+        constrain_chart: Keep span constraints whole in the chart's trees as well as in the parser's; the original does
+            not.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
@@ -83,6 +85,7 @@ class FastR2D2Config(PreTrainedConfig):
     split_noise: float = 1.0
     choice_noise: float = 1.0
     nested_spans: bool = False
+    constrain_chart: bool = False
     tie_decoder: bool = True
     tree_objective: str = "exact"
     num_tree_samples: int = 256

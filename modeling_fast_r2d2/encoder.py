@@ -17,8 +17,8 @@ class Encoding:
     Attributes:
         nodes: ``(num_nodes, hidden_size)``, a vector for every node.
         log_prob: ``(num_nodes,)`` float32 or wider, nats: log p̃ of each node's chosen subtree; None when forced.
-        candidate_log_prob: ``(num_cells, window)``, log p̃ of every candidate, -inf past the last one; None when forced.
-            Detached.
+        candidate_log_prob: ``(num_cells, window)``, log p̃ of every candidate, -inf past the last one and for
+            forbidden ones; None when forced. Detached.
         chosen: ``(num_cells,)`` long, the candidate that each cell took.
     """
 
@@ -44,13 +44,19 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
 
 
 def encode_chart(
-    chart: Chart, leaves: Tensor, composition: Composition, tasks: Tensor, choice_noise: float = 0.0
+    chart: Chart,
+    leaves: Tensor,
+    composition: Composition,
+    tasks: Tensor,
+    choice_noise: float = 0.0,
+    forbidden: Tensor | None = None,
 ) -> Encoding:
     """Encode every cell from its chosen candidate, level by level (paper, Equations 1 to 5).
 
     Args:
         leaves, tasks: as for `encode_forced`.
         choice_noise: scale of the Gumbel noise on the choice.
+        forbidden: ``(num_cells, window)`` bool, candidates that no cell may choose; None forbids none.
     """
     nodes = _room_for_cells(leaves, chart)
     dtype = torch.promote_types(leaves.dtype, torch.float32)
@@ -60,8 +66,11 @@ def encode_chart(
     for level in chart.levels:
         rows = _rows(chart, level.cells)
         vectors, _, candidates = compose_candidates(nodes, log_prob, level.left, level.right, composition, tasks)
-        nodes[rows], log_prob[rows], chosen[level.cells] = choose(vectors, candidates, choice_noise)
+        out = None if forbidden is None else forbidden[level.cells, : candidates.shape[1]]
+        nodes[rows], log_prob[rows], chosen[level.cells] = choose(vectors, candidates, choice_noise, out)
         candidate_log_prob[level.cells, : candidates.shape[1]] = candidates.detach()
+    if forbidden is not None:
+        candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
     return Encoding(nodes, log_prob, candidate_log_prob, chosen)
 
 
@@ -84,12 +93,16 @@ def compose_candidates(
     return vectors.view(*left.shape, -1), step, step + left_log_prob + right_log_prob
 
 
-def choose(vectors: Tensor, candidates: Tensor, noise: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
+def choose(
+    vectors: Tensor, candidates: Tensor, noise: float = 0.0, forbidden: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Straight-through choice: the best candidate's values, the softmax's gradient, also in evaluation.
 
     Args:
         vectors: ``(cells, candidates, hidden_size)``.
         candidates: ``(cells, candidates)``, log p̃ in nats.
+        noise: scale of the Gumbel noise that samples the choice.
+        forbidden: ``(cells, candidates)`` bool, what may not be chosen.
 
     Returns:
         Vectors ``(cells, hidden_size)``, log p̃ ``(cells,)`` and chosen candidates ``(cells,)`` long.
@@ -97,6 +110,8 @@ def choose(vectors: Tensor, candidates: Tensor, noise: float = 0.0) -> tuple[Ten
     logits = candidates
     if noise:
         logits = candidates - noise * torch.empty_like(candidates).exponential_().log()
+    if forbidden is not None:
+        logits = logits.masked_fill(forbidden, float("-inf"))
     chosen = logits.argmax(-1)
     soft = logits.softmax(-1)
     weights = F.one_hot(chosen, candidates.shape[1]) + (soft - soft.detach())  # exactly one-hot

@@ -11,7 +11,7 @@ from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, follow, merge_ranks, plan_chart, plan_tree
+from .chart import Chart, crossing_candidates, follow, merge_ranks, plan_chart, plan_tree
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .encoder import Encoding, encode_chart, encode_forced
@@ -167,7 +167,10 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
             scores = add_gumbel_noise(scores, config.split_noise)
         ranks = merge_ranks(scores, lengths, batch.nesting)
         chart = plan_chart(ranks, lengths, config.window_size, reachable_only)
-        return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise)
+        forbidden = None
+        if config.constrain_chart and batch.nesting is not None:
+            forbidden = crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
+        return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise, forbidden)
 
     def describe(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> dict[str, Tensor | None]:
         """The fields of `FastR2D2Output`."""
@@ -281,6 +284,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         atom_spans: Tensor | None = None,
+        split_scores: Tensor | None = None,
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
     ) -> FastR2D2ForPreTrainingOutput:
@@ -289,7 +293,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         encoding = check_encoding(encoding or "chart")
         if encoding == "forced":
             raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
-        batch = self.model.embed(input_ids, attention_mask, atom_spans)
+        batch = self.model.embed(input_ids, attention_mask, atom_spans, split_scores=split_scores)
         chart, encoded = self.model.encode(batch, encoding)
         lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
         fields = self.model.describe(batch, chart, encoded)

@@ -110,6 +110,24 @@ def test_disjoint_spans_become_constituents_of_the_parsers_tree(tiny_model, leng
         assert all([i, j] in found[b] for i, j in row if i < j)
 
 
+@settings(max_examples=30)
+@given(length=st.integers(2, 12), window=st.integers(1, 5), seed=st.integers(0, 99), data=st.data())
+def test_chart_trees_keep_spans_whole_on_request(tiny_config, length, window, seed, data):
+    set_seed(seed)
+    changes = {"constrain_chart": True, "window_size": window, "nested_spans": True}
+    model = FastR2D2ForPreTraining(FastR2D2Config(**{**tiny_config.to_dict(), **changes}))
+    cuts = sorted(data.draw(st.sets(st.integers(0, length), min_size=2, max_size=5)))
+    spans = [[i, j - 1] for i, j in zip(cuts[::2], cuts[1::2], strict=False)]
+    spans += [[spans[0][0], spans[0][1] - 1]] if spans[0][1] > spans[0][0] else []  # and one within another
+    ids = torch.randint(20, 100, (1, length))
+    for mode in (True, False):
+        output = model.train(mode)(ids, atom_spans=torch.tensor([spans]))
+        assert all([i, j] in output.spans[0].tolist() for i, j in spans if i < j)
+        assert output.loss.isfinite()
+    output.loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
 def test_nested_spans_are_both_honoured_on_request(tiny_config):
     set_seed(0)
     model = FastR2D2Model(FastR2D2Config(**{**tiny_config.to_dict(), "nested_spans": True})).eval()
