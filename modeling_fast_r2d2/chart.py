@@ -123,10 +123,18 @@ def plan_tree(ranks: Tensor, lengths: Tensor) -> Chart:
 
     Arguments as for `plan_chart`. Every cell has the one candidate that names it.
     """
+    splits = _is_inner(ranks).nonzero()
+    return _assemble(lengths, tree_spans(ranks, lengths)[splits[:, 0]], splits)
+
+
+def tree_spans(ranks: Tensor, lengths: Tensor) -> Tensor:
+    """The constituent of the parser's tree that splits at each split point: it reaches to the next greater ranks.
+
+    Returns:
+        ``(num_tokens, 2)`` long, first and last flat token, -1 at sentence ends.
+    """
     left, right = _nearest_greater(ranks, lengths, count=1)
-    inner = _is_inner(ranks).nonzero()
-    spans = torch.stack([left[0] + 1, right[0]], dim=-1)
-    return _assemble(lengths, spans[inner[:, 0]], inner)
+    return torch.stack([left[0] + 1, right[0]], dim=-1).masked_fill(~_is_inner(ranks)[:, None], -1)
 
 
 def widest_neighbours(chart: Chart) -> tuple[Tensor, Tensor]:

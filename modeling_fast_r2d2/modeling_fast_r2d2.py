@@ -11,7 +11,7 @@ from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, crossing_candidates, follow, merge_ranks, plan_chart, plan_tree
+from .chart import Chart, crossing_candidates, follow, merge_ranks, plan_chart, plan_tree, tree_spans
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .encoder import Encoding, encode_chart, encode_forced
@@ -182,16 +182,15 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
             "last_hidden_state": nodes[places],
             "pooler_output": encoded.nodes.index_select(0, chart.roots),
             "split_scores": batch.split_scores,
-            "spans": constituent_spans(chart, best, batch.sentences),
+            "spans": pad_spans(chart.spans[best].masked_fill(best[:, None] < 0, -1), batch.sentences),
             "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
         }
 
 
-def constituent_spans(chart: Chart, nodes: Tensor, sentences: Sentences) -> Tensor:
-    """``(num_tokens,)`` node ids by flat split point, -1 at sentence ends, to ``(batch, seq_len - 1, 2)`` spans."""
-    offsets = chart.offsets.repeat_interleave(chart.lengths)[:, None]
-    spans = (chart.spans[nodes] - offsets).masked_fill(nodes[:, None] < 0, -1)
-    return sentences.pad(spans, -1)[:, :-1]
+def pad_spans(spans: Tensor, sentences: Sentences) -> Tensor:
+    """``(num_tokens, 2)`` flat spans by split point, -1 at sentence ends, to ``(batch, seq_len - 1, 2)``."""
+    offsets = (sentences.lengths.cumsum(0) - sentences.lengths).repeat_interleave(sentences.lengths)
+    return sentences.pad((spans - offsets[:, None]).masked_fill(spans < 0, -1), -1)[:, :-1]
 
 
 class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
@@ -224,9 +223,8 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         nesting = self._nesting(atom_spans, sentences)
         scores = self.parser(input_ids, sentences.lengths)
         check_split_scores(scores, sentences)
-        chart = plan_tree(merge_ranks(scores.detach(), sentences.lengths, nesting), sentences.lengths)
-        best = follow(chart, torch.zeros_like)[0]
-        return FastR2D2ParserOutput(scores, constituent_spans(chart, best, sentences))
+        spans = tree_spans(merge_ranks(scores.detach(), sentences.lengths, nesting), sentences.lengths)
+        return FastR2D2ParserOutput(scores, pad_spans(spans, sentences))
 
 
 class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
