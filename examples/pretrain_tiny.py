@@ -51,7 +51,9 @@ def parse_arguments() -> argparse.Namespace:
     add("--parser-layers", type=int, default=2)
     add("--learning-rate", type=float, default=2e-3)
     add("--parser-learning-rate", type=float, default=1e-2)
-    add("--dropout", type=float, default=0.0)
+    add("--dropout", type=float, default=0.0, help="of the encoder")
+    add("--parser-dropout", type=float, default=0.0)
+    add("--warmup-steps", type=int, default=100)
     add("--keep-punctuation", type=float, default=0.5, help="share of sentences that keep it")
     add("--save-minutes", type=float, default=5)
     add("--seed", type=int, default=0)
@@ -109,6 +111,7 @@ def make_model(options, tokenizer) -> FastR2D2ForPreTraining:
         window_size=options.window_size, parser_embedding_size=options.hidden_size,
         parser_hidden_size=options.parser_hidden_size, parser_num_layers=options.parser_layers,
         hidden_dropout_prob=options.dropout, attention_probs_dropout_prob=options.dropout,
+        parser_dropout_prob=options.parser_dropout,
         **task_token_ids(tokenizer),
     )  # fmt: skip
     return FastR2D2ForPreTraining(config)
@@ -139,7 +142,9 @@ def main() -> None:
 def train(model, sentences, punctuation, tokenizer, options) -> None:
     optimizer, progress = make_optimizer(model, options), Progress(options)
     steps = round(options.epochs * len(epoch_of_batches(sentences, punctuation, options, 0)))
-    schedule = LambdaLR(optimizer, lambda step: min(step / 200, 1) * max(0.0, 1 - progress.share(step, steps)))
+    schedule = LambdaLR(
+        optimizer, lambda step: min(step / options.warmup_steps, 1) * max(0.0, 1 - progress.share(step, steps))
+    )
     collate = DataCollatorForFastR2D2(tokenizer)
     epochs = (epoch_of_batches(sentences, punctuation, options, epoch) for epoch in itertools.count())
     with tqdm(total=steps, unit="step") as bar:
