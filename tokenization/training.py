@@ -1,6 +1,7 @@
 """Tokenizers from raw text: stock fast tokenizers with Fast-R2D2's task tokens."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -51,35 +52,39 @@ def train_tokenizer(
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
     if vocab_size <= len(specials):
         raise ValueError(f"vocab_size must be > {len(specials)}, the number of special tokens, got {vocab_size}")
-    tokenizer, trainer_class = _blank_tokenizer(kind, lowercase)
+    tokenizer, new_model, trainer_class = _blank_tokenizer(kind, lowercase)
     trainer = trainer_class(
         vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=specials, show_progress=show_progress
     )
     tokenizer.train_from_iterator(sentences, trainer)
+    # The trainer numbers equally frequent pieces differently each time; ids should be a function of the text.
+    pieces = sorted(set(tokenizer.get_vocab()) - set(specials))
+    tokenizer.model = new_model({piece: number for number, piece in enumerate([*specials, *pieces])})
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right", **SPECIAL_TOKENS
     )
 
 
-def _blank_tokenizer(kind: str, lowercase: bool) -> tuple[Tokenizer, type]:
-    cleaner = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=kind == "wordpiece")
-    normalizer = normalizers.Sequence([cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)])
+def _blank_tokenizer(kind: str, lowercase: bool) -> tuple[Tokenizer, Callable[..., models.Model], type]:
+    """A tokenizer that knows no piece yet, what makes its model from a vocabulary, and the class of its trainer."""
     if kind == "wordpiece":
-        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=100))
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer
+        new_model = partial(models.WordPiece, unk_token="[UNK]", max_input_chars_per_word=100)
+        trainer, splitter = trainers.WordPieceTrainer, pre_tokenizers.BertPreTokenizer()
     else:
-        tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
-        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        trainer = trainers.WordLevelTrainer
+        new_model = partial(models.WordLevel, unk_token="[UNK]")
+        trainer, splitter = trainers.WordLevelTrainer, pre_tokenizers.WhitespaceSplit()
+    tokenizer = Tokenizer(new_model())
+    tokenizer.pre_tokenizer = splitter
+    if kind == "wordpiece":
+        tokenizer.decoder = decoders.WordPiece()
     if kind == "character":
-        # WhitespaceSplit has dropped the blanks; every character that is left stands alone.
+        # Blanks are gone by then; every character that is left stands alone.
         characters = pre_tokenizers.Split(Regex("."), behavior="isolated")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, characters])
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, characters])
         tokenizer.decoder = decoders.Fuse()
-    tokenizer.normalizer = normalizer
-    return tokenizer, trainer
+    cleaner = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=kind == "wordpiece")
+    tokenizer.normalizer = normalizers.Sequence([cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)])
+    return tokenizer, new_model, trainer
 
 
 def task_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
