@@ -6,8 +6,6 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-TASK, LEFT, RIGHT = 0, 1, 2  # rows of the role embeddings
-
 
 class CompositionLayer(GradientCheckpointingLayer):
     """Post-norm Transformer layer over tokens that lie on the first axis, the left and the right child last.
@@ -21,7 +19,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         size = config.hidden_size
         self.num_heads = config.num_attention_heads
         self.eps = config.layer_norm_eps
-        self.role_embeddings = nn.Embedding(3, size)
+        self.role_embeddings = nn.Embedding(3, size)  # task, left, right
         self.query_key_value = nn.Linear(size, 3 * size)
         self.attention_output = nn.Linear(size, size)
         self.intermediate = nn.Linear(size, config.intermediate_size)
@@ -40,10 +38,11 @@ class CompositionLayer(GradientCheckpointingLayer):
     def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each ``(tokens, compositions, heads, head size)``."""
         size, num_tasks = hidden.shape[-1], hidden.shape[0] - 2
-        roles = torch.tensor([TASK] * num_tasks + [LEFT, RIGHT], device=hidden.device)
+        task_role, child_roles = self.role_embeddings.weight.split([1, 2])
+        roles = torch.cat([task_role.expand(num_tasks, -1), child_roles])
         # A role added to the input of a projection is a bias after it, so that one product serves all three.
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
-        role_bias = F.pad(F.linear(self.role_embeddings(roles), weight[: 2 * size]), (0, size)) + bias
+        role_bias = F.pad(F.linear(roles, weight[: 2 * size]), (0, size)) + bias
         projected = F.linear(hidden, weight).add_(role_bias[:, None])
         return projected.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
 

@@ -321,12 +321,41 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         self.classifier = ClassificationHead(config)
         self.post_init()
 
-    def features(self, roots: Tensor) -> Tensor:
-        """Root vectors of the sentences to ``(batch, hidden_size)``, what the classifier sees."""
+    def rows(self, name: str, value: Tensor) -> Tensor:
+        """An input of `forward` with one row a sentence."""
         raise NotImplementedError
 
-    def classify(self, inputs: dict, labels: Tensor | None, encoding: str | None) -> FastR2D2ClassifierOutput:
+    def features(self, roots: Tensor) -> Tensor:
+        """Root vectors of the sentences to what the classifier sees, ``(batch, hidden_size)``."""
+        raise NotImplementedError
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        split_scores: Tensor | None = None,
+        labels: Tensor | None = None,
+        encoding: str | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> FastR2D2ClassifierOutput:
+        """Arguments and errors as for `FastR2D2Model`, shapes as the class says.
+
+        With ``labels``, ``(batch,)`` long, or float ``(batch,)`` or ``(batch, num_labels)`` for regression and several
+        labels as in transformers, the output has a loss: in training the sum of forced and chart task loss,
+        language-model loss and tree loss, in evaluation the task loss of ``encoding``.
+        """
         encoding = check_encoding(encoding or self.config.encoding)
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "atom_spans": atom_spans,
+            "inputs_embeds": inputs_embeds,
+            "split_scores": split_scores,
+        }
+        inputs = {name: None if value is None else self.rows(name, value) for name, value in inputs.items()}
         batch = self.model.embed(**inputs)
         if self.training and labels is not None:
             return self._training_losses(batch, inputs["input_ids"], labels, encoding)
@@ -334,7 +363,6 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         return FastR2D2ClassifierOutput(None if labels is None else self._task_loss(logits, labels), logits)
 
     def _training_losses(self, batch, input_ids, labels, encoding) -> FastR2D2ClassifierOutput:
-        """Forced and chart task losses, language-model loss and tree loss."""
         if input_ids is None:
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         chart, encoded = self.model.encode(batch, "heuristic" if encoding == "heuristic" else "chart")
@@ -351,11 +379,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         if labels.shape[0] != logits.shape[0]:
             raise ValueError(f"labels must have one row a sentence or pair, {logits.shape[0]}, got {labels.shape[0]}")
         if labels.dim() == 1 and not labels.is_floating_point() and self.config.num_labels > 1:
-            refuse_rows(
-                (labels < 0) | (labels >= self.config.num_labels),
-                "a label outside the classes",
-                f"labels must be in 0 ... {self.config.num_labels - 1}; set num_labels",
-            )
+            remedy = f"labels must be in 0 ... {self.config.num_labels - 1}; set num_labels"
+            refuse_rows((labels < 0) | (labels >= self.config.num_labels), "a label outside the classes", remedy)
         return ForSequenceClassificationLoss(labels, logits, self.config)
 
 
@@ -364,71 +389,29 @@ class FastR2D2ForSequenceClassification(FastR2D2Classifier):
 
     _auto_class = "AutoModelForSequenceClassification"
 
+    def rows(self, name: str, value: Tensor) -> Tensor:
+        return value
+
     def features(self, roots: Tensor) -> Tensor:
         return roots
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        atom_spans: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        split_scores: Tensor | None = None,
-        labels: Tensor | None = None,
-        encoding: str | None = None,
-        token_type_ids: Tensor | None = None,
-    ) -> FastR2D2ClassifierOutput:
-        """As for `FastR2D2Model`; ``labels`` ``(batch,)`` long, or float ``(batch,)`` or ``(batch, num_labels)`` for
-        regression and several labels, as in transformers."""
-        inputs = dict(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            atom_spans=atom_spans,
-            inputs_embeds=inputs_embeds,
-            split_scores=split_scores,
-        )
-        return self.classify(inputs, labels, encoding)
-
 
 class FastR2D2ForPairClassification(FastR2D2Classifier):
-    """Classification of sentence pairs: both roots and ``[PAIR]`` through the decoder (paper, Section 4.2)."""
+    """Classification of sentence pairs: both roots and ``[PAIR]`` through the decoder (paper, Section 4.2).
+
+    Inputs have an axis of the pair's two sentences after the batch's: ``input_ids`` is ``(batch, 2, seq_len)``,
+    ``atom_spans`` ``(batch, 2, max_spans, 2)`` and so on. Errors count rows over both: pair ``b`` is 2b and 2b + 1.
+    """
 
     _auto_class = "AutoModelForNextSentencePrediction"
 
+    def rows(self, name: str, value: Tensor) -> Tensor:
+        if value.dim() < 3 or value.shape[1] != 2:
+            raise ValueError(f"{name} must be (batch, 2, ...), a pair's two sentences, got {tuple(value.shape)}")
+        return value.flatten(0, 1)
+
     def features(self, roots: Tensor) -> Tensor:
         return self.run_decoder(self.config.pair_token_id, roots[0::2], roots[1::2])
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        atom_spans: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        split_scores: Tensor | None = None,
-        labels: Tensor | None = None,
-        encoding: str | None = None,
-        token_type_ids: Tensor | None = None,
-    ) -> FastR2D2ClassifierOutput:
-        """As for `FastR2D2ForSequenceClassification`, with an axis of the pair's two sentences after the batch's:
-        ``input_ids`` ``(batch, 2, seq_len)`` and so on. Errors count rows over both: pair ``b`` is 2b and 2b + 1."""
-        inputs = dict(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            atom_spans=atom_spans,
-            inputs_embeds=inputs_embeds,
-            split_scores=split_scores,
-        )
-        return self.classify({name: _unpair(name, value) for name, value in inputs.items()}, labels, encoding)
-
-
-def _unpair(name: str, value: Tensor | None) -> Tensor | None:
-    if value is not None and (value.dim() < 3 or value.shape[1] != 2):
-        raise ValueError(
-            f"{name} must be (batch, 2, ...), one row for each sentence of a pair, got {tuple(value.shape)}"
-        )
-    return None if value is None else value.flatten(0, 1)
 
 
 __all__ = [

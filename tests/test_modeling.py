@@ -374,6 +374,12 @@ def test_labels_outside_the_classes_are_refused(tiny_config):
         model(torch.tensor([[30, 31], [32, 33]]), labels=torch.tensor([0, 2]))
 
 
+def test_pairs_of_another_shape_are_refused(tiny_config):
+    model = FastR2D2ForPairClassification(tiny_config).eval()
+    with pytest.raises(ValueError, match=r"input_ids must be \(batch, 2, ...\).* got \(2, 3\)"):
+        model(torch.tensor([[30, 31, 32], [33, 34, 35]]))
+
+
 def test_pretraining_refuses_forced_encoding(tiny_model, a_batch):
     with pytest.raises(ValueError, match="pretraining needs a chart"):
         tiny_model(**a_batch, encoding="forced")
