@@ -1,6 +1,7 @@
 """The bundled checkpoint and the scripts, as a user runs them."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -98,6 +99,17 @@ def test_a_small_model_is_pretrained_and_parses(tmp_path):
     assert result.returncode == 0, result.stderr
     parsed = run("parse.py", "the dog sat .", "--checkpoint", str(tmp_path / "model"), "--no-drawing")
     assert parsed.stdout.replace("(", "").replace(")", "") == "the dog sat .\n", parsed.stderr
+
+
+def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
+    text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 3
+    blocks.insert(2, "model.save_pretrained('path/to/folder')\n")
+    script = "\n".join(blocks).replace("path/to/folder", str(tmp_path / "saved"))
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("(") and "•" in result.stdout
 
 
 def test_the_benchmark_prints_its_figures():
