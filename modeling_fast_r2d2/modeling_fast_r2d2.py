@@ -78,6 +78,8 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
     def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
+        if inputs_embeds is not None and inputs_embeds.shape[-1] != self.config.hidden_size:
+            raise ValueError(f"inputs_embeds must end in {self.config.hidden_size}, got {tuple(inputs_embeds.shape)}")
         tokens = input_ids if inputs_embeds is None else inputs_embeds
         return read_sentences(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
 

@@ -29,17 +29,19 @@ class TopDownParser(nn.Module):
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """
         Args:
-            input_ids: ``(batch, seq_len)`` long, padded on the right.
+            input_ids: ``(batch, seq_len)`` long, padded on the right, with anything.
             lengths: ``(batch,)`` long, tokens per sentence, at least 1.
 
         Returns:
             ``(batch, seq_len - 1)`` scores, 0 past a sentence's last split point.
         """
+        position = torch.arange(input_ids.shape[1], device=input_ids.device)
+        input_ids = input_ids.masked_fill(position >= lengths[:, None], 0)
         hidden = self.backbone(self.embeddings(input_ids), lengths)
         left, right = hidden.chunk(2, dim=-1)
         between = torch.cat([left[:, :-1], right[:, 1:]], dim=-1)  # (batch, seq_len - 1, 2 * size)
         scores = self.score(self.dropout(F.gelu(self.dense(between))))[..., 0]
-        is_split = torch.arange(scores.shape[1], device=scores.device) < lengths[:, None] - 1
+        is_split = position[:-1] < lengths[:, None] - 1
         if self.normalize_split_scores:
             scores = _standardize(scores, is_split)
         return scores.masked_fill(~is_split, 0)

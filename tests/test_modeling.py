@@ -150,6 +150,12 @@ def test_callers_scores_replace_the_parser_and_serve_embeddings(tiny_model, a_ba
     assert model(**a_batch, split_scores=infinite).spans[0, 3].tolist() == [0, 8]
 
 
+def test_what_stands_in_padding_does_not_matter(tiny_model, a_batch):
+    ids = a_batch["input_ids"].masked_fill(a_batch["attention_mask"] == 0, -100)
+    out = tiny_model(ids, a_batch["attention_mask"])
+    assert torch.equal(out.loss, tiny_model(**a_batch).loss)
+
+
 def test_padding_token_stands_for_a_missing_mask(tiny_model, a_batch):
     with_mask, without = tiny_model.model(**a_batch), tiny_model.model(a_batch["input_ids"])
     assert torch.equal(with_mask.pooler_output, without.pooler_output)
@@ -357,6 +363,7 @@ BAD_INPUTS = {
     "row 1 .* NaN in split_scores": dict(split_scores=torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])),
     "encoding must be one of forced, chart, heuristic, got 'cky'": dict(encoding="cky"),
     "either input_ids or inputs_embeds": dict(inputs_embeds=torch.zeros(2, 3, 16)),
+    "inputs_embeds must end in 16": dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 8)),
     "give split_scores with inputs_embeds": dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 16)),
 }
 
