@@ -297,15 +297,17 @@ def _assemble(lengths: Tensor, spans: Tensor, splits: Tensor) -> Chart:
 def _levels(left: Tensor, right: Tensor, candidates: Tensor, num_tokens: int) -> Tensor:
     """One more than the highest level among a cell's children, which its two widest children attain.
 
-    Each round settles one more level, so there are as many rounds as levels.
+    Each round settles one more level, and further rounds change nothing; asking after each whether that was the last
+    would make a GPU wait every time.
     """
     widest = torch.stack([left.gather(1, candidates[:, None] - 1)[:, 0], right[:, 0]])
     level = left.new_zeros(num_tokens + len(left))
     while True:
-        above = level[widest].amax(0) + 1
-        if torch.equal(above, level[num_tokens:]):
-            return above
-        level[num_tokens:] = above
+        for _ in range(8):
+            before = level[num_tokens:].clone()
+            level[num_tokens:] = level[widest].amax(0) + 1
+        if torch.equal(before, level[num_tokens:]):
+            return before
 
 
 def _drop_unreachable(chart: Chart) -> Chart:
@@ -313,9 +315,9 @@ def _drop_unreachable(chart: Chart) -> Chart:
     is_used[: chart.num_tokens] = True
     is_used[chart.roots] = True
     for level in reversed(chart.levels):
-        parents = is_used[chart.num_tokens : -1][level.cells]
-        is_used[level.left[parents]] = True
-        is_used[level.right[parents]] = True
+        parents = is_used[chart.num_tokens : -1][level.cells, None]
+        is_used[torch.where(parents, level.left, -1)] = True
+        is_used[torch.where(parents, level.right, -1)] = True
     is_used[-1] = False
     new_id = is_used.cumsum(0) - 1
     new_id[-1] = -1
