@@ -57,7 +57,8 @@ def train_tokenizer(
         vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=specials, show_progress=show_progress
     )
     tokenizer.train_from_iterator(sentences, trainer)
-    # The trainer numbers equally frequent pieces differently each time; ids should be a function of the text.
+    # The trainer numbers pieces differently each time; their alphabet makes ids a function of the pieces. Which pieces
+    # there are can still differ by ties of frequency, which is the trainer's to settle and seen on tiny corpora only.
     pieces = sorted(set(tokenizer.get_vocab()) - set(specials))
     tokenizer.model = new_model({piece: number for number, piece in enumerate([*specials, *pieces])})
     return PreTrainedTokenizerFast(
