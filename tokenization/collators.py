@@ -30,8 +30,9 @@ class DataCollatorForFastR2D2:
             {"input_ids": [feature["input_ids"] for feature in features]}, padding_side="right",
             pad_to_multiple_of=self.pad_to_multiple_of, return_attention_mask=True, return_tensors="pt", verbose=False,
         ))  # fmt: skip
-        if any("atom_spans" in feature for feature in features):
-            batch["atom_spans"] = pad_spans([feature.get("atom_spans") or [] for feature in features])
+        spans = [feature.get("atom_spans") for feature in features]
+        if any(row_spans is not None for row_spans in spans):
+            batch["atom_spans"] = pad_spans([[] if row_spans is None else row_spans for row_spans in spans])
         return batch
 
 
@@ -41,8 +42,10 @@ class DataCollatorForFastR2D2Pairs(DataCollatorForFastR2D2):
     an axis of size 2 after the batch's, as `FastR2D2ForPairClassification` wants them."""
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Tensor]:
-        keys = [key for key in ("input_ids", "atom_spans") if features and key in features[0]]
-        sentences = [{key: feature[key][side] for key in keys} for feature in features for side in (0, 1)]
+        for row, feature in enumerate(features):
+            if len(feature["input_ids"]) != 2:
+                raise ValueError(f"row {row} of the batch has {len(feature['input_ids'])} sentences; a pair has 2")
+        sentences = [_side(feature, side) for feature in features for side in (0, 1)]
         return {key: value.unflatten(0, (-1, 2)) for key, value in self._pad(sentences).items()} | _labels(features)
 
 
@@ -50,9 +53,14 @@ def pad_spans(spans: list[list[tuple[int, int]]]) -> Tensor:
     """Lists of inclusive spans to ``(batch, max_spans, 2)`` long, padded with -1."""
     padded = torch.full((len(spans), max(map(len, spans)), 2), -1)
     for row, row_spans in enumerate(spans):
-        if row_spans:
-            padded[row, : len(row_spans)] = torch.tensor(row_spans)
+        if len(row_spans):
+            padded[row, : len(row_spans)] = torch.as_tensor(row_spans)
     return padded
+
+
+def _side(pair: dict[str, Any], side: int) -> dict[str, Any]:
+    """One sentence of a pair; pairs without spans may stand beside pairs that have them."""
+    return {key: pair[key][side] for key in ("input_ids", "atom_spans") if pair.get(key) is not None}
 
 
 def _check_not_empty(features: list[dict[str, Any]]) -> None:
@@ -66,6 +74,10 @@ def _check_not_empty(features: list[dict[str, Any]]) -> None:
 
 def _labels(features: list[dict[str, Any]]) -> dict[str, Tensor]:
     for key in ("labels", "label"):
-        if features[0].get(key) is not None:
-            return {"labels": torch.tensor([feature[key] for feature in features])}
+        labels = [feature.get(key) for feature in features]
+        missing = [row for row, label in enumerate(labels) if label is None]
+        if missing and len(missing) < len(labels):
+            raise ValueError(f"row {missing[0]} of the batch has no {key!r} and others have; label all rows or none")
+        if not missing:
+            return {"labels": torch.tensor(labels)}
     return {}

@@ -49,12 +49,15 @@ def encode_sentences(
         how many there were is logged once.
 
     Raises:
-        ValueError: for a slow tokenizer, which does not know its words, or a ``max_length`` below 1.
+        ValueError: for a slow tokenizer, which does not know its words, a ``max_length`` below 1, or one string in
+            place of sentences.
     """
     if not tokenizer.is_fast:
         raise ValueError("word spans need a fast tokenizer; load it with AutoTokenizer.from_pretrained")
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length must be >= 1, got {max_length}")
+    if isinstance(sentences, str):
+        raise ValueError("sentences must be a list of sentences, got one string; put it in a list")
     sentences = list(sentences)
     if not sentences:
         return {"input_ids": [], "word_ids": [], "words": [], "atom_spans": []}

@@ -45,13 +45,16 @@ def train_tokenizer(
         the model adds its task tokens itself.
 
     Raises:
-        ValueError: for an unknown ``kind`` or a ``vocab_size`` that the special tokens alone fill.
+        ValueError: for an unknown ``kind``, a ``vocab_size`` that the special tokens alone fill, or one string in
+            place of sentences.
     """
     specials = [*SPECIAL_TOKENS.values(), *EXTRA_TOKENS]
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
     if vocab_size <= len(specials):
         raise ValueError(f"vocab_size must be > {len(specials)}, the number of special tokens, got {vocab_size}")
+    if isinstance(sentences, str):
+        raise ValueError("sentences must be several strings, got one; read a file with read_sentences(path)")
     tokenizer, new_model, trainer_class = _blank_tokenizer(kind, lowercase)
     trainer = trainer_class(
         vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=specials, show_progress=show_progress
@@ -59,7 +62,8 @@ def train_tokenizer(
     tokenizer.train_from_iterator(sentences, trainer)
     # The trainer numbers pieces differently each time; their alphabet makes ids a function of the pieces. Which pieces
     # there are can still differ by ties of frequency, which is the trainer's to settle and seen on tiny corpora only.
-    pieces = sorted(set(tokenizer.get_vocab()) - set(specials))
+    # Blank lines of the corpus were counted as NO_TEXT; in the vocabulary it would keep blank text from being [UNK].
+    pieces = sorted(set(tokenizer.get_vocab()) - {*specials, NO_TEXT})
     tokenizer.model = new_model({piece: number for number, piece in enumerate([*specials, *pieces])})
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right", **SPECIAL_TOKENS
