@@ -80,11 +80,12 @@ def _words(sentence: str | Sequence[str], word_ids: list[int | None], offsets: l
     reach: dict[int | None, Span] = {}
     for word, (start, end) in zip(word_ids, offsets, strict=True):
         reach[word] = (reach.get(word, (start, end))[0], end)
-    return [sentence[word] if is_split else sentence[start:end] for word, (start, end) in reach.items()]
+    # Special tokens reach over the blanks around them.
+    return [sentence[word] if is_split else sentence[start:end].strip() for word, (start, end) in reach.items()]
 
 
 def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> None:
-    empty = [row for row, ids in enumerate(rows["input_ids"]) if not ids]
+    empty = [row for row, words in enumerate(rows["words"]) if not any(word.strip() for word in words)]
     for row in empty:
         rows["input_ids"][row], rows["word_ids"][row], rows["words"][row] = [unk_token_id], [0], [unk_token]
     if empty:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = {
@@ -57,8 +57,10 @@ def train_tokenizer(
         raise ValueError("sentences must be several strings, got one; read a file with read_sentences(path)")
     tokenizer, new_model, trainer_class = _blank_tokenizer(kind, lowercase)
     trainer = trainer_class(
-        vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=specials, show_progress=show_progress
-    )
+        vocab_size=vocab_size, min_frequency=min_frequency, show_progress=show_progress,
+        # They take the blanks around them: a blank left between two would be normalized alone, to a third [UNK].
+        special_tokens=[AddedToken(token, lstrip=True, rstrip=True, special=True) for token in specials],
+    )  # fmt: skip
     tokenizer.train_from_iterator(sentences, trainer)
     # The trainer numbers pieces differently each time; their alphabet makes ids a function of the pieces. Which pieces
     # there are can still differ by ties of frequency, which is the trainer's to settle and seen on tiny corpora only.

@@ -135,7 +135,7 @@ def test_empty_sentences_become_unknown_with_one_warning_and_keep_the_count(toke
     transformers_logging.disable_propagation()
     assert [ids == [1] for ids in encoded["input_ids"]] == [False, True, False, True, True]
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 1 and "2 of 5 sentences have no text, the first is number 2" in messages[0]
+    assert len(messages) == 1 and "3 of 5 sentences have no text, the first is number 2" in messages[0]
 
 
 def test_long_sentences_are_kept_unless_a_maximum_is_given(tokenizer):
@@ -183,6 +183,15 @@ def test_pair_collator_gives_each_pair_two_rows(tokenizer):
 def test_wikitext_marks_join_their_neighbours_and_unknown_words_are_one_token(tokenizer):
     assert clean_wikitext("a well @-@ known 1 @,@ 200 @.@ 5 <unk>") == "a well-known 1,200.5 [UNK]"
     assert tokenizer.tokenize(clean_wikitext("<unk>")) == ["[UNK]"]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "character", "word"])
+def test_special_tokens_in_a_row_stay_as_many_as_they_are(tmp_path, kind):
+    train_tokenizer(TEXTS, 120, kind, min_frequency=1, show_progress=False).save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    encoded = encode_sentences(tokenizer, [clean_wikitext(" <unk> <unk>  <unk> A <unk> "), "[MASK] [UNK]", " "])
+    assert [sum(token == 1 for token in ids) for ids in encoded["input_ids"]] == [4, 1, 1]
+    assert encoded["words"][0] == ["[UNK]"] * 3 + ["A", "[UNK]"] and encoded["words"][2] == ["[UNK]"]
 
 
 def test_text_files_plain_and_compressed_are_read_line_by_line(tmp_path):
