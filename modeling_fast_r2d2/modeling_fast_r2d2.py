@@ -126,7 +126,7 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
             attention_mask: ``(batch, seq_len)``, 1 on tokens, 0 on padding on the right; by default what is not
                 ``pad_token_id``.
             atom_spans: ``(batch, max_spans, 2)`` long, spans that must be constituents of the parser's tree, such as
-                words of several pieces; inclusive, padded with -1.
+                words of several pieces; inclusive, padded with -1. R2D2's heuristic has no parser and ignores them.
             inputs_embeds: ``(batch, seq_len, hidden_size)`` in place of ``input_ids``; needs ``split_scores``.
             split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
             encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
