@@ -1,6 +1,7 @@
-"""Raw text files, one sentence a line."""
+"""Raw text: files of lines, WikiText's mark-up, and rules that cut paragraphs into sentences."""
 
 import gzip
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,31 @@ def clean_wikitext(line: str, unk_token: str = "[UNK]") -> str:
     for mark, character in JOINERS.items():
         line = line.replace(mark, character)
     return line.replace("<unk>", unk_token)
+
+
+def split_wikitext(paragraph: str) -> list[str]:
+    """Sentences of a WikiText paragraph: cut after every full stop that stands between blanks; headings have none."""
+    if not paragraph.strip() or re.fullmatch(r"\s*=.*=\s*", paragraph):
+        return []
+    return [sentence.strip() for sentence in re.split(r"(?<=\s\.)\s", f" {paragraph} ") if sentence.strip()]
+
+
+def split_chinese(paragraph: str) -> list[str]:
+    """Sentences of a Chinese paragraph: cut after runs of 。！？ and the closing quotes and brackets that follow."""
+    sentences = re.findall(r"[^。！？]*(?:[。！？]+[”’」』）》]*|$)", paragraph)
+    return [sentence.strip() for sentence in sentences if sentence.strip()]
+
+
+def split_line(line: str) -> list[str]:
+    """The line itself as the only sentence, or none if it is blank."""
+    return [line.strip()] if line.strip() else []
+
+
+SENTENCE_RULES: dict[str, Callable[[str], list[str]]] = {
+    "line": split_line,
+    "wikitext": split_wikitext,
+    "chinese": split_chinese,
+}
 
 
 def read_sentences(

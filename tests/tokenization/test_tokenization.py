@@ -12,6 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 from modeling_fast_r2d2 import FastR2D2Config
 from tokenization_fast_r2d2 import (
+    SENTENCE_RULES,
     DataCollatorForFastR2D2,
     DataCollatorForFastR2D2Pairs,
     clean_wikitext,
@@ -21,6 +22,7 @@ from tokenization_fast_r2d2 import (
     train_tokenizer,
     word_spans,
 )
+from tokenization_fast_r2d2.corpora import split_chinese, split_wikitext
 
 TEXTS = ["The cat sat on the mat.", "Unbelievable cats sat unbelievably still, well-known cats!", "A naïve café"] * 3
 ODD_TEXTS = [
@@ -209,3 +211,20 @@ def test_a_file_that_is_not_utf8_is_refused_by_line(tmp_path):
         list(read_sentences(path))
     with pytest.raises(FileNotFoundError, match="missing.txt"):
         list(read_sentences(tmp_path / "missing.txt"))
+
+
+def test_wikitext_paragraphs_are_cut_at_stand_alone_full_stops():
+    paragraph = " It was built in 1852 . The U.S. bought it for $ 3 @.@ 5 million . No stop at the end "
+    assert split_wikitext(paragraph) == [
+        "It was built in 1852 .", "The U.S. bought it for $ 3 @.@ 5 million .", "No stop at the end",
+    ]  # fmt: skip
+    assert [split_wikitext(line) for line in (" = Title = \n", " = = Part = = ", "", " \n")] == [[]] * 4
+
+
+def test_chinese_paragraphs_are_cut_after_closing_punctuation():
+    assert split_chinese("你好。「真的嗎？！」他說。沒有句號") == ["你好。", "「真的嗎？！」", "他說。", "沒有句號"]
+    assert split_chinese("") == split_chinese(" \n") == []
+
+
+def test_a_line_is_a_sentence_unless_blank():
+    assert [SENTENCE_RULES["line"](line) for line in (" a b \n", " \n")] == [["a b"], []]

@@ -1,0 +1,93 @@
+"""Pretrain parser and encoder together on raw text (paper, Section 4), on one CPU or on many GPUs.
+
+    python examples/pretrain.py --corpus text.txt.gz --output runs/mine --size tiny --cpu
+    accelerate launch --config_file examples/accelerate/8_gpus.yaml examples/pretrain.py --output runs/base \\
+        --corpus Salesforce/wikitext --corpus_config wikitext-103-raw-v1 --sentence_rule wikitext --clean_wikitext
+
+    texts ── lines ── sentences ── ids, word spans (cached) ── plan of the epoch ── steps ──► losses, update
+      │                                                                                          │
+      └─ texts.py        corpus.py                batches.py, streaming.py            step.py, loop.py
+
+The same command goes on from the newest checkpoint of its ``--output``, and ends with a model in ``<output>/model``.
+"""
+
+import os
+import platform
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from pretraining.assembly import compare_with_unigrams, make_accelerator, make_run, read_data
+from pretraining.loop import Run, go_on, train
+from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
+from pretraining.report import model_card, plot
+from transformers import HfArgumentParser
+
+
+def parse_options(arguments: list[str] | None = None) -> Options:
+    parser = HfArgumentParser(
+        (DataOptions, ModelOptions, TrainingOptions, OutputOptions), description=__doc__.split("\n")[0]
+    )
+    return Options(*parser.parse_args_into_dataclasses(arguments))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = parse_options(arguments)
+    accelerator = make_accelerator(options)
+    data = read_data(options, accelerator)
+    run = make_run(options, accelerator, data)
+    unigram = compare_with_unigrams(data)
+    greet(run, data, unigram)
+    if checkpoint := run.checkpoints.newest_good():
+        go_on(run, checkpoint)
+        run.display.say(f"going on from {checkpoint}")
+    if options.output.tracker != "none":
+        accelerator.init_trackers("logs", config={name: str(value) for name, value in options.as_flat_dict().items()})
+    run.display.start(run.progress.step)
+    is_over = train(run)
+    run.display.close()
+    if is_over and accelerator.is_main_process:
+        print(f"the model is in {finish(run, unigram)}")
+    accelerator.end_training()
+
+
+def greet(run: Run, data, unigram: dict[str, float]) -> None:
+    model = run.accelerator.unwrap_model(run.model)
+    run.display.say(
+        f"{model.num_parameters():,} parameters on {run.accelerator.num_processes} x {run.accelerator.device}"
+    )
+    if data.corpus:
+        run.display.say("{sentences:,} sentences, {tokens:,} tokens; {too_long:,} too long and left out".format(
+            **run.progress.corpus))  # fmt: skip
+    for name, value in unigram.items():
+        run.display.say(f"{name.replace('_', ' ')}: {value:.3f} nats a token")
+
+
+def finish(run: Run, unigram: dict[str, float]) -> Path:
+    """Write the model folder: weights, tokenizer, curves and card; whole or not at all."""
+    final = Path(run.options.output.output) / "model"
+    aside = final.with_name(".model.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    run.accelerator.unwrap_model(run.model).save_pretrained(aside)
+    run.tokenizer.save_pretrained(aside)
+    plot(run.progress, unigram, aside / "training.png")
+    command = shlex.join(["python", *sys.argv])
+    card = model_card(run.options, run.progress, unigram, command, machine(run))
+    (aside / "README.md").write_text(card, encoding="utf-8")
+    shutil.rmtree(final, ignore_errors=True)
+    os.rename(aside, final)
+    return final
+
+
+def machine(run: Run) -> str:
+    return (
+        f"{run.accelerator.num_processes} x {run.accelerator.device.type}, {os.cpu_count()} cores, {platform.machine()}"
+    )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, FloatingPointError) as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,140 @@
+"""From options to a run that is ready for its first step."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from datasets import Dataset, IterableDataset
+from transformers import PreTrainedTokenizerBase
+
+from pretraining.batches import Limits, PlannedEpochs, Share
+from pretraining.checkpoints import Checkpoints
+from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
+from pretraining.display import Display
+from pretraining.evaluation import Evaluation, TreebankScorer, unigram_figures
+from pretraining.loop import Run
+from pretraining.models import make_model, make_tokenizer
+from pretraining.optimisation import make_optimizer, make_schedule
+from pretraining.options import Options
+from pretraining.progress import Progress
+from pretraining.run_folder import begin, begun_tokenizer, check_folder
+from pretraining.streaming import StreamedEpochs
+from pretraining.texts import files_of, read_texts
+from pretraining.treebank import read_treebank
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, read_sentences
+
+
+@dataclass(frozen=True)
+class Data:
+    """``corpus`` is None when streaming; ``validation`` holds features and texts of the same sentences."""
+
+    texts: Dataset | IterableDataset
+    tokenizer: PreTrainedTokenizerBase
+    corpus: Corpus | None
+    validation: list[dict]
+    validation_texts: list[str]
+
+
+def make_accelerator(options: Options) -> Accelerator:
+    tracker = options.output.tracker
+    return Accelerator(
+        mixed_precision=options.training.mixed_precision, cpu=options.training.cpu,
+        log_with=None if tracker == "none" else tracker, project_dir=options.output.output,
+        kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+    )  # fmt: skip
+
+
+def read_data(options: Options, accelerator: Accelerator) -> Data:
+    """Read and encode all text; make the run's folder when all is well. The main process goes first, and caches."""
+    folder = Path(options.output.output)
+    processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
+    settings = options.that_matter() | processes
+    with accelerator.main_process_first():
+        check_folder(folder, settings)
+        texts = read_texts(options.data)
+        lines = (row["text"] for row in texts)
+        tokenizer = begun_tokenizer(folder) or make_tokenizer(
+            (sentence for line in lines for sentence in sentences_of([line], options.data)), options.data, options.model
+        )
+        corpus = None if options.data.streaming else encode_corpus(texts, tokenizer, options.data)
+        validation = read_validation(tokenizer, options)
+        if accelerator.is_main_process and begun_tokenizer(folder) is None:
+            begin(folder, settings, tokenizer)
+    if not folder.exists():
+        raise ValueError(f"{folder} is not seen by all machines; --output must be on a disk that they share")
+    return Data(texts, tokenizer, corpus, *validation)
+
+
+def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tuple[list[dict], list[str]]:
+    """The first sentences of the validation files that are not too long, as features and as texts."""
+    files = [name for source in options.data.validation or [] for name, *_ in files_of(source)]
+    encode, features, texts = line_encoder(tokenizer, options.data), [], []
+    for line in read_sentences(files):
+        sentences = sentences_of([line], options.data)
+        for feature, text in zip(encode([line]), sentences, strict=True):
+            if feature["input_ids"]:
+                features.append(feature)
+                texts.append(text)
+        if len(features) >= options.data.validation_sentences:
+            break
+    if files and not features:
+        raise ValueError(f"no sentence of 1 to {options.data.max_length} tokens in {', '.join(files)}")
+    return features, texts
+
+
+def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
+    """Model, optimizer, epochs and what watches them."""
+    training, output = options.training, options.output
+    limits = Limits(training.sentences_per_batch, training.tokens_per_batch)
+    set_seed(training.seed)
+    model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
+    evaluation = Evaluation(
+        accelerator, model, data.tokenizer, limits, data.validation, data.validation_texts[: output.draw_trees],
+        make_scorer(options, model, data.tokenizer, limits), Path(output.output) / "trees.txt",
+    )  # fmt: skip
+    epochs = make_epochs(options, accelerator, data, limits)
+    num_steps = training.max_steps or training.epochs * len(epochs.plan(0))
+    if training.compile:
+        model.model.composition.compile(dynamic=True)
+    optimizer = make_optimizer(model, training)
+    schedule = make_schedule(optimizer, training.warmup_steps, num_steps)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    set_seed(training.seed + 1, device_specific=True)  # noise and dropout of a process are its own
+    return Run(
+        accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, num_steps, evaluation,
+        Checkpoints(Path(output.output) / "checkpoints", output.keep_checkpoints, accelerator),
+        Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
+    )  # fmt: skip
+
+
+def compare_with_unigrams(data: Data) -> dict[str, float]:
+    """What a model must beat; empty without corpus or validation text."""
+    if data.corpus is None or not data.validation:
+        return {}
+    validation = (np.array(feature["input_ids"]) for feature in data.validation)
+    return unigram_figures(data.corpus.token_ids(), validation, len(data.tokenizer))
+
+
+def make_scorer(options: Options, model, tokenizer, limits: Limits) -> TreebankScorer | None:
+    if not options.data.treebank:
+        return None
+    return TreebankScorer(read_treebank(options.data.treebank, options.data.treebank_half), model, tokenizer, limits)
+
+
+def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):
+    """Steps of a corpus that is there, or that is read as training goes."""
+    training, collate = options.training, DataCollatorForFastR2D2(data.tokenizer)
+    share = Share(accelerator.process_index, accelerator.num_processes, training.accumulation)
+    if data.corpus is None:
+        encode = line_encoder(data.tokenizer, options.data)
+        return StreamedEpochs(data.texts, encode, training.seed, limits, share, collate, options.data.shuffle_buffer)
+    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, options.data.num_workers)
+
+
+def describe(corpus: Corpus | None) -> dict[str, int]:
+    """Of a corpus, to tell it from another one."""
+    if corpus is None:
+        return {}
+    return {"sentences": len(corpus.lengths), "tokens": int(np.sum(corpus.lengths)), "too_long": corpus.num_too_long}

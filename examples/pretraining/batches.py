@@ -1,0 +1,135 @@
+"""Which sentences go through the model together: a function of lengths, seed and epoch, planned before the epoch.
+
+    sentences ── shuffled ──► pools, each sorted by length ── cut ──► parts ── grouped ──► steps ── shuffled ──► epoch
+
+A *part* is what one process takes through the model at once. A *step* is the parts of all processes and of all forward
+passes of one update. Its parts hold sentences of like length, so that no process waits for another.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+Part = np.ndarray  # long, numbers of sentences
+POOL = 50  # steps in a pool: the larger, the less padding and the less random
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a part."""
+
+    sentences: int = 64
+    tokens: int = 1536
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which parts of a step are this process's, as a stride over processes."""
+
+    process: int = 0
+    num_processes: int = 1
+    accumulation: int = 1
+
+    @property
+    def parts_per_step(self) -> int:
+        return self.num_processes * self.accumulation
+
+    def of(self, parts: list[Part]) -> list[Part]:
+        return parts[self.process :: self.num_processes]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One process's share of an update.
+
+    Attributes:
+        batches: what the model takes, at least one.
+        num_tokens, num_sentences: of all its batches together; 0 where the single batch is there only because every
+            process must take part in an update, and counts for nothing.
+    """
+
+    batches: list[dict[str, torch.Tensor]]
+    num_tokens: int
+    num_sentences: int
+
+
+def plan_epoch(
+    lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
+) -> list[list[Part]]:
+    """Every sentence once, in steps of at most ``parts_per_step`` parts.
+
+    Args:
+        lengths: ``(num_sentences,)`` long, tokens of each sentence, none above ``limits.tokens``.
+    """
+    random = np.random.default_rng([epoch, *np.atleast_1d(seed).tolist()])
+    order = random.permutation(len(lengths))
+    pool = POOL * limits.sentences * parts_per_step
+    pools = np.split(order, range(pool, len(order), pool))
+    order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
+    parts = cut(order, lengths, limits)
+    steps = [parts[start : start + parts_per_step] for start in range(0, len(parts), parts_per_step)]
+    return [steps[i] for i in random.permutation(len(steps))]
+
+
+def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[Part]:
+    """Consecutive sentences, as many to a part as fit; what does not fit begins the next."""
+    starts, tokens = [0], 0
+    for place, length in enumerate(lengths[order].tolist()):
+        tokens += length
+        if tokens > limits.tokens or place - starts[-1] == limits.sentences:
+            starts.append(place)
+            tokens = length
+    return np.split(order, starts[1:])
+
+
+class StepDataset(Dataset):
+    """The steps of an epoch as one process sees them."""
+
+    def __init__(self, sentences: Callable[[Part], list[dict]], steps: list[list[Part]], share: Share, collate):
+        self.sentences, self.steps, self.share, self.collate = sentences, steps, share, collate
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, number: int) -> Step:
+        parts = self.steps[number]
+        return make_step([self.sentences(part) for part in self.share.of(parts)], self.collate) or idle_step(
+            self.sentences(parts[0][:1]), self.collate
+        )
+
+
+def make_step(parts: list[list[dict]], collate) -> Step | None:
+    """A step of some parts' features; None of no part."""
+    lengths = [len(feature["input_ids"]) for part in parts for feature in part]
+    return Step([collate(part) for part in parts], sum(lengths), len(lengths)) if parts else None
+
+
+def idle_step(features: list[dict], collate) -> Step:
+    """For a process that has nothing left while others have."""
+    return Step([collate(features)], 0, 0)
+
+
+class PlannedEpochs:
+    """Epochs of a corpus whose lengths are known."""
+
+    def __init__(self, corpus, seed: int, limits: Limits, share: Share, collate, num_workers: int = 0):
+        self.corpus, self.seed, self.limits, self.share = corpus, seed, limits, share
+        self.collate, self.num_workers = collate, num_workers
+
+    def plan(self, epoch: int) -> list[list[Part]]:
+        return plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, self.share.parts_per_step)
+
+    def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
+        """Steps of an epoch, each with the position after it, from a position of the same epoch on."""
+        first = position["step"] if position else 0
+        steps = StepDataset(self.corpus.__getitem__, self.plan(epoch)[first:], self.share, self.collate)
+        # A generator of its own: the loader draws from it, and the model's noise must not depend on loaders.
+        loader = DataLoader(
+            steps, batch_size=None, num_workers=self.num_workers, generator=torch.Generator(),
+            pin_memory=torch.cuda.is_available(),
+        )  # fmt: skip
+        for number, step in enumerate(loader, start=first + 1):
+            yield step, {"step": number}

@@ -1,0 +1,120 @@
+"""Checkpoints that are whole or not there: written aside, listed with checksums, renamed; the newest good one found."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from accelerate import Accelerator
+from accelerate.logging import get_logger
+from accelerate.utils import broadcast_object_list
+
+logger = get_logger(__name__)
+
+MANIFEST = "files.json"
+
+
+class Checkpoints:
+    """The folder of a run's checkpoints, ``checkpoint-<step>`` each; only the newest ``keep`` stay."""
+
+    def __init__(self, folder: Path, keep: int, accelerator: Accelerator):
+        self.folder, self.keep, self.accelerator = folder, keep, accelerator
+
+    def save(self, step: int, write: Callable[[Path], None]) -> None:
+        """``write(folder)`` is called on every process and must write files of different names."""
+        aside, final = self.folder / f".checkpoint-{step}.part", self.folder / f"checkpoint-{step:09d}"
+        if self.accelerator.is_main_process:
+            self._remove_unfinished()
+            aside.mkdir(parents=True)
+        self.accelerator.wait_for_everyone()
+        write(aside)
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            publish(aside, final)
+            for old in self._all()[self.keep :]:
+                shutil.rmtree(old)
+        self.accelerator.wait_for_everyone()
+
+    def newest_good(self) -> Path | None:
+        """The newest undamaged checkpoint, None if there is none at all. Damaged ones are reported.
+
+        Raises:
+            ValueError: if there are checkpoints and all are damaged.
+        """
+        found = [self._find() if self.accelerator.is_main_process else None]
+        [found] = broadcast_object_list(found)
+        if isinstance(found, ValueError):
+            raise found
+        return found
+
+    def _find(self) -> Path | ValueError | None:
+        problems = []
+        for checkpoint in self._all():
+            problem = damage(checkpoint)
+            if problem is None:
+                return checkpoint
+            problems.append(f"{checkpoint} is damaged: {problem}")
+            logger.warning(f"{problems[-1]}; trying the one before it")
+        if problems:
+            return ValueError(f"no checkpoint is good. {'. '.join(problems)}. To start anew, give another --output")
+        return None
+
+    def _all(self) -> list[Path]:
+        """Newest first."""
+        names = [path for path in self.folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
+        return sorted(names, key=lambda path: int(path.name.partition("-")[2]), reverse=True)
+
+    def _remove_unfinished(self) -> None:
+        for leftover in self.folder.glob(".checkpoint-*.part"):
+            shutil.rmtree(leftover)
+
+
+def publish(aside: Path, final: Path) -> None:
+    """List a folder's files, see them to the disk, and give the folder its name in one go."""
+    files = sorted(path for path in aside.rglob("*") if path.is_file())
+    listing = {str(path.relative_to(aside)): checksum(path) for path in files}
+    manifest = aside / MANIFEST
+    manifest.write_text(json.dumps(listing, indent=1), encoding="utf-8")
+    for path in [*files, manifest, aside]:
+        _flush(path)
+    replaced = final.with_name(f".{final.name}.part")
+    if final.exists():
+        os.rename(final, replaced)
+    os.rename(aside, final)
+    _flush(final.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def damage(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint's files, None if nothing."""
+    try:
+        listing = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
+        for name, expected in listing.items():
+            if checksum(checkpoint / name) != expected:
+                return f"{name} has changed since it was written"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def checksum(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _sha256(file)
+
+
+def _sha256(file) -> str:  # Python 3.10
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

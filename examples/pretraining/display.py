@@ -1,0 +1,50 @@
+"""What a person sees while it runs: a progress bar on a terminal, plain lines in a pipe; trees at evaluations."""
+
+import sys
+
+from tqdm import tqdm
+
+NAMES = {
+    "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}", "tokens_per_second": "{:,.0f} tokens/s",
+    "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
+    "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}", "f1": "F1 {:.1f}",
+}  # fmt: skip
+
+
+class Display:
+    """Shows on the main process only."""
+
+    def __init__(self, num_steps: int, is_shown: bool):
+        self.is_shown, self.num_steps = is_shown, num_steps
+        self.bar = tqdm(total=num_steps, unit="step", disable=None if is_shown else True)
+
+    def start(self, step: int) -> None:
+        """Begin at a step that an earlier session came to."""
+        self.bar.initial = self.bar.n = step
+        self.bar.unpause()
+
+    def advance(self) -> None:
+        self.bar.update()
+
+    def point(self, figures: dict[str, float]) -> None:
+        if self.bar.disable:
+            self.say(f"step {figures['step']:,} of {self.num_steps:,}: {described(figures)}")
+        else:
+            self.bar.set_postfix_str(described(figures))
+
+    def evaluation(self, figures: dict) -> None:
+        self.say(f"step {figures['step']:,}: {described(figures)}")
+
+    def say(self, text: str) -> None:
+        if self.is_shown:
+            self.bar.write(text, file=sys.stdout)
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def described(figures: dict[str, float]) -> str:
+    """The figures that have a name here, in its order; what is zero and only a warning is left out."""
+    known = [(name, form) for name, form in NAMES.items() if name in figures and (name != "skipped" or figures[name])]
+    return ", ".join(form.format(figures[name]) for name, form in known)

@@ -1,0 +1,56 @@
+"""The model of a run, new or trained on, and the tokenizer that must fit it."""
+
+from collections.abc import Iterable
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from pretraining.options import SIZES, DataOptions, ModelOptions
+from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
+
+
+def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
+    """The given tokenizer, that of the given model, or one that is learned from the sentences."""
+    if data.tokenizer or model.model:
+        return _load(AutoTokenizer, data.tokenizer or model.model, "tokenizer")
+    return train_tokenizer(sentences, data.vocab_size, data.tokenizer_kind)
+
+
+def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradient_checkpointing: bool = False):
+    """A `FastR2D2ForPreTraining` in training mode.
+
+    Raises:
+        ValueError: for unknown fields in ``config_overrides``, and if the tokenizer does not fit a given model.
+    """
+    if options.model:
+        model = _load(FastR2D2ForPreTraining, options.model, "model")
+        if options.config_overrides:
+            raise ValueError("--config_overrides is for new models; edit the config.json of a copy of --model instead")
+        check_fit(tokenizer, model.config)
+    else:
+        config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
+        if options.config_overrides:
+            config.update_from_string(options.config_overrides)
+            config = FastR2D2Config.from_dict(config.to_dict())  # checks the fields together
+        model = FastR2D2ForPreTraining(config)
+    if gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+
+
+def check_fit(tokenizer: PreTrainedTokenizerBase, config: FastR2D2Config) -> None:
+    """Raise ValueError unless the tokenizer's ids are in the model's vocabulary and its task tokens are the model's."""
+    if len(tokenizer) > config.vocab_size:
+        raise ValueError(f"the tokenizer has {len(tokenizer)} pieces, the model room for {config.vocab_size}; "
+                         "give the model's own as --tokenizer")  # fmt: skip
+    for name, number in task_token_ids(tokenizer).items():
+        if getattr(config, name) != number:
+            raise ValueError(f"{name} is {number} in the tokenizer and {getattr(config, name)} in the model; "
+                             "give the model's own as --tokenizer")  # fmt: skip
+
+
+def _load(kind, name: str, what: str):
+    try:
+        return kind.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no {what} could be loaded from {name!r}: {error}") from error

@@ -1,0 +1,64 @@
+"""Two groups of parameters, their learning rates, clipping, and the objective over global counts."""
+
+import torch
+from torch import Tensor, nn
+from transformers import get_linear_schedule_with_warmup
+
+from pretraining.options import TrainingOptions
+
+GROUPS = ("encoder", "parser")
+
+# Trees and losses do not change when all scores of a sentence rise alike, so the gradient of their bias is rounding
+# errors alone, which AdamW would blow up to steps of a full learning rate.
+WITHOUT_GRADIENT = "model.parser.score.bias"
+
+
+def parameter_groups(model: nn.Module) -> dict[str, dict[str, nn.Parameter]]:
+    """Named parameters of encoder (heads included) and parser that are trained."""
+    groups: dict[str, dict[str, nn.Parameter]] = {name: {} for name in GROUPS}
+    for name, parameter in model.named_parameters():
+        if name == WITHOUT_GRADIENT:
+            continue
+        groups["parser" if name.startswith("model.parser.") else "encoder"][name] = parameter
+    return groups
+
+
+def make_optimizer(model: nn.Module, options: TrainingOptions) -> torch.optim.AdamW:
+    """AdamW with a learning rate for each group and no decay on biases."""
+    rates = {"encoder": options.learning_rate, "parser": options.parser_learning_rate}
+    groups = []
+    for group, parameters in parameter_groups(model).items():
+        biases = {name for name in parameters if "bias" in name.rpartition(".")[2]}  # an LSTM's are bias_ih_l0, ...
+        for decay, names in ((options.weight_decay, parameters.keys() - biases), (0.0, biases)):
+            members = [parameter for name, parameter in parameters.items() if name in names]
+            groups.append({"params": members, "lr": rates[group], "weight_decay": decay, "name": group})
+    return torch.optim.AdamW(groups)
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, warmup_steps: int, num_steps: int):
+    """Linear warm-up, then linear decay to zero."""
+    return get_linear_schedule_with_warmup(optimizer, min(warmup_steps, num_steps // 2), num_steps)
+
+
+def learning_rates(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    return {group["name"]: group["lr"] for group in optimizer.param_groups}
+
+
+def clip_gradients(optimizer: torch.optim.Optimizer, max_norm: float) -> dict[str, Tensor]:
+    """Clip each group's gradient by its own norm; the norms before."""
+    norms = {}
+    for name in GROUPS:
+        parameters = [p for group in optimizer.param_groups if group["name"] == name for p in group["params"]]
+        norms[name] = nn.utils.clip_grad_norm_(parameters, max_norm)
+    return norms
+
+
+def objective(sums: Tensor, num_tokens: int, num_sentences: int, num_processes: int) -> Tensor:
+    """One process's share of the loss of a step.
+
+    Args:
+        sums: ``(2,)``, of one batch: language-model loss over tokens, tree loss over sentences.
+        num_tokens, num_sentences: of the whole step, over all processes and batches.
+        num_processes: undoes the mean that data-parallel training takes over processes' gradients.
+    """
+    return num_processes * (sums[0] / num_tokens + sums[1] / num_sentences)

@@ -1,0 +1,138 @@
+"""What `pretrain.py` can be told. Every field is a command-line option; its help text is here."""
+
+from dataclasses import asdict, dataclass, field
+
+from tokenization_fast_r2d2 import SENTENCE_RULES
+
+# Fields of FastR2D2Config; "base" is the paper's model (Section 4.1.1), which is the config's default.
+SIZES = {
+    "tiny": {
+        "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 256,
+        "parser_embedding_size": 64, "parser_hidden_size": 128, "parser_num_layers": 2, "window_size": 2,
+    },
+    "small": {
+        "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 8, "intermediate_size": 1024,
+        "parser_embedding_size": 128, "parser_hidden_size": 256, "parser_num_layers": 2,
+    },
+    "base": {},
+}  # fmt: skip
+
+
+def _help(text: str, default=None, **metadata):
+    return field(default=default, metadata={"help": text, **metadata})
+
+
+@dataclass
+class DataOptions:
+    """Which text, how it is cut and tokenized."""
+
+    corpus: list[str] = field(
+        metadata={"help": "text files, .txt or .txt.gz, globs, folders of them; or one `datasets` folder or Hub name"}
+    )
+    corpus_config: str | None = _help("configuration of a Hub data set, such as wikitext-103-raw-v1")
+    corpus_split: str = _help("split of a `datasets` folder or Hub data set", "train")
+    text_column: str = _help("its column of text", "text")
+    streaming: bool = _help("read the corpus while training, for one that is larger than the disk", False)
+    shuffle_buffer: int = _help("sentences that are shuffled together when streaming", 100_000)
+    sentence_rule: str = _help("how lines are cut into sentences", "line", choices=list(SENTENCE_RULES))
+    clean_wikitext: bool = _help("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
+    keep_punctuation: bool = _help("leave punctuation in; grammar-induction benchmarks have none", True)
+    max_length: int = _help("longer sentences, in tokens, are left out and counted; 150 for Chinese", 200)
+    tokenizer: str | None = _help("folder or Hub name; by default one is made from the corpus")
+    vocab_size: int = _help("size of a vocabulary that is made", 30522)
+    tokenizer_kind: str = _help(
+        "kind of tokenizer that is made", "wordpiece", choices=["wordpiece", "character", "word"]
+    )
+    num_proc: int | None = _help("processes that tokenize")
+    num_workers: int = _help("processes that load batches; 0 loads them in the training process", 0)
+    validation: list[str] | None = _help("text files for the validation losses, cut and cleaned as the corpus is")
+    validation_sentences: int = _help("at most so many of them", 2000)
+    treebank: str | None = _help("bracketed trees, one a line, for F1; words only are shown to the model")
+    treebank_half: str | None = _help("score only lines of even or odd number", None, choices=["even", "odd"])
+
+
+@dataclass
+class ModelOptions:
+    """Which model, new or trained on."""
+
+    model: str | None = _help("checkpoint to go on from, folder or Hub name; by default a new model")
+    size: str = _help("of a new model", "base", choices=list(SIZES))
+    config_overrides: str | None = _help("fields of its configuration, as in window_size=2,parser_dropout_prob=0.1")
+
+
+@dataclass
+class TrainingOptions:
+    """Batches and optimisation; the defaults are the paper's (Section 4.1.1)."""
+
+    sentences_per_batch: int = _help("at most, a process and forward pass", 64)
+    tokens_per_batch: int = _help("at most, a process and forward pass", 1536)
+    accumulation: int = _help("forward passes of each process for one step", 1)
+    epochs: int = _help("passes over the corpus", 10)
+    max_steps: int | None = _help("end, and schedule, after so many steps; needed when streaming")
+    learning_rate: float = _help("peak, of the encoder", 5e-5)
+    parser_learning_rate: float = _help("peak, of the parser", 1e-2)
+    weight_decay: float = _help("of all but biases", 0.01)
+    warmup_steps: int = _help("of linear warm-up; the decay to zero is linear too", 1000)
+    max_grad_norm: float = _help("gradients of encoder and parser are clipped to this norm, each group by itself", 1.0)
+    mixed_precision: str | None = _help("by default what `accelerate` is set to", choices=["no", "fp16", "bf16"])
+    gradient_checkpointing: bool = _help("keep fewer activations, compute them again", False)
+    compile: bool = _help("torch.compile the composition", False)
+    cpu: bool = _help("do not use a GPU", False)
+    seed: int = _help("of weights, order, noise and dropout", 0)
+
+
+@dataclass
+class OutputOptions:
+    """What is written where, and how often. None of this changes the weights."""
+
+    output: str = field(metadata={"help": "folder of the run; the same command goes on from its newest checkpoint"})
+    save_steps: int | None = _help("steps between checkpoints")
+    save_minutes: float = _help("minutes between checkpoints", 10)
+    keep_checkpoints: int = _help("newest checkpoints that are kept", 3)
+    log_steps: int = _help("steps between points of the curves", 20)
+    evaluate_steps: int = _help("steps between evaluations", 500)
+    draw_trees: int = _help("sentences drawn at each evaluation", 3)
+    tracker: str = _help("`accelerate` tracker: tensorboard, wandb, ... or none", "tensorboard")
+
+
+@dataclass
+class Options:
+    """All groups, and what of them a run may not change when it goes on."""
+
+    data: DataOptions
+    model: ModelOptions
+    training: TrainingOptions
+    output: OutputOptions
+
+    def __post_init__(self):
+        data, training = self.data, self.training
+        _at_least(1, {"max_length": data.max_length, "shuffle_buffer": data.shuffle_buffer})
+        names = "sentences_per_batch tokens_per_batch accumulation epochs".split()
+        _at_least(1, {name: getattr(training, name) for name in names})
+        _at_least(1, {name: getattr(self.output, name) for name in ("keep_checkpoints", "log_steps", "evaluate_steps")})
+        if training.max_steps is not None:
+            _at_least(1, {"max_steps": training.max_steps})
+        if data.max_length > training.tokens_per_batch:
+            raise ValueError(
+                f"a sentence of max_length {data.max_length} must fit into tokens_per_batch, got "
+                f"{training.tokens_per_batch}; raise one or lower the other"
+            )
+        if data.streaming and training.max_steps is None:
+            raise ValueError("a streamed corpus has no known length; give --max_steps")
+        if data.streaming and data.num_workers:
+            raise ValueError("--streaming reads in the training process; leave --num_workers at 0")
+
+    def that_matter(self) -> dict:
+        """What decides the weights, as JSON can hold it."""
+        loading = ("num_proc", "num_workers", "validation", "validation_sentences", "treebank", "treebank_half")
+        data = {name: value for name, value in asdict(self.data).items() if name not in loading}
+        return data | asdict(self.model) | asdict(self.training)
+
+    def as_flat_dict(self) -> dict:
+        return asdict(self.data) | asdict(self.model) | asdict(self.training) | asdict(self.output)
+
+
+def _at_least(limit: int, values: dict[str, int]) -> None:
+    for name, value in values.items():
+        if value < limit:
+            raise ValueError(f"{name} must be >= {limit}, got {value}")

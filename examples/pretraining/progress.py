@@ -1,0 +1,63 @@
+"""Where a run is, and its curves: all that a checkpoint remembers besides tensors."""
+
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass
+class Progress:
+    """Counts are of all processes together.
+
+    Attributes:
+        step: updates so far, skipped ones included.
+        epoch: number of the running epoch, from 0.
+        tokens: trained on so far.
+        seconds: spent in steps, over all sessions of the run.
+        skipped: steps left out for losses that were not finite, ``skipped_in_a_row`` since the last good one.
+        corpus: sentences and tokens of the corpus, to notice another one.
+        curve: a point every ``log_steps``, means over those steps.
+        evaluations: a point every ``evaluate_steps``.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    corpus: dict = field(default_factory=dict)
+    curve: list[dict] = field(default_factory=list)
+    evaluations: list[dict] = field(default_factory=list)
+    since_point: dict[str, float] = field(default_factory=dict)
+
+    def add(self, losses: dict[str, float], tokens: int, sentences: int, seconds: float) -> None:
+        """Count a step."""
+        self.step += 1
+        self.tokens += tokens
+        self.seconds += seconds
+        amounts = {"steps": 1, "tokens": tokens, "sentences": sentences, "seconds": seconds}
+        amounts |= {"lm_loss": losses["lm_loss"] * tokens, "tree_loss": losses["tree_loss"] * sentences}
+        for name, amount in amounts.items():
+            self.since_point[name] = self.since_point.get(name, 0.0) + amount
+
+    def skip(self, seconds: float) -> None:
+        """Count a step that was left out."""
+        self.step += 1
+        self.seconds += seconds
+        self.skipped += 1
+        self.skipped_in_a_row += 1
+
+    def end_point(self, more: dict[str, float]) -> dict[str, float]:
+        """Close a point of the curve; nothing is in it if all its steps were skipped."""
+        sums, self.since_point = self.since_point, {}
+        point = {"step": self.step, "tokens": self.tokens, "skipped": self.skipped, **more}
+        if sums:
+            point |= {
+                "lm_loss": sums["lm_loss"] / sums["tokens"],
+                "tree_loss": sums["tree_loss"] / sums["sentences"],
+                "tokens_per_second": sums["tokens"] / max(sums["seconds"], 1e-9),
+            }
+        self.curve.append(point)
+        return point
+
+    def as_dict(self) -> dict:
+        return asdict(self)

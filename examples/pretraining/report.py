@@ -1,0 +1,83 @@
+"""What is left when a run has ended: the curves as a picture, and a model card with the figures."""
+
+import json
+from pathlib import Path
+
+from huggingface_hub import ModelCardData
+
+from pretraining.options import Options
+from pretraining.progress import Progress
+
+
+def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
+    """Loss curves and, where there was a treebank, F1."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    has_f1 = any("f1" in figures for figures in progress.evaluations)
+    figure, axes = pyplot.subplots(1, 3 if has_f1 else 2, figsize=(15 if has_f1 else 10, 4), layout="constrained")
+    panels = (("lm_loss", "language model, nats a token"), ("tree_loss", "tree KL, nats a token"))
+    for axis, (name, title) in zip(axes, panels, strict=False):
+        draw_line(axis, progress.curve, name, "training", color="tab:blue", alpha=0.7)
+        draw_line(axis, progress.evaluations, f"validation_{name}", "validation", color="tab:orange", marker="o")
+        axis.set_title(title)
+    if "unigram_validation_loss" in unigram:
+        axes[0].axhline(unigram["unigram_validation_loss"], color="gray", linestyle="--", label="unigrams, validation")
+    if has_f1:
+        draw_line(axes[2], progress.evaluations, "f1", "parser", color="tab:green", marker="o")
+        axes[2].set_title("sentence F1, treebank")
+    for axis in axes:
+        axis.set_xlabel("million tokens")
+        axis.grid(alpha=0.3)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend()
+    figure.savefig(file, dpi=120)
+    pyplot.close(figure)
+
+
+def draw_line(axis, points: list[dict], name: str, label: str, **style) -> None:
+    points = [point for point in points if name in point]
+    if points:
+        axis.plot([point["tokens"] / 1e6 for point in points], [point[name] for point in points], label=label,
+                  markersize=3, **style)  # fmt: skip
+
+
+def model_card(options: Options, progress: Progress, unigram: dict[str, float], command: str, machine: str) -> str:
+    """Markdown with the hub's header; the figures are the run's own."""
+    data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"],
+                         pipeline_tag="feature-extraction")  # fmt: skip
+    last = progress.evaluations[-1] if progress.evaluations else {}
+    rows = [
+        ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
+        ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps, {progress.epoch} whole epochs"),
+        ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
+        ("steps left out for losses that were not finite", f"{progress.skipped:,}"),
+        ("validation LM loss, nats a token", _figure(last, "validation_lm_loss")),
+        ("unigrams on the same text", _figure(unigram, "unigram_validation_loss")),
+        ("unigram entropy of the training text", _figure(unigram, "unigram_entropy")),
+        ("validation tree KL, nats a token", _figure(last, "validation_tree_loss")),
+        ("sentence F1 of the parser's trees", _figure(last, "f1", "{:.1f}")),
+    ]  # fmt: skip
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
+    return (
+        f"---\n{data.to_yaml()}\n---\n\n# {Path(options.output.output).name}\n\n"
+        "A [Fast-R2D2](https://arxiv.org/abs/2203.00281) model: a parser and a recursive encoder, pretrained together "
+        f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    {command}\n\n"
+        "```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
+        'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
+        'model = AutoModel.from_pretrained("path/to/this/folder", trust_remote_code=True)\n'
+        'out = model(**tokenizer(["A cat sleeps"], return_tensors="pt"))\n'
+        "out.pooler_output, out.spans\n```\n\nAll settings:\n\n```json\n"
+        f"{json.dumps(options.as_flat_dict(), indent=1)}\n```\n"
+    )
+
+
+def describe_corpus(sources: list[str], counts: dict[str, int]) -> str:
+    sizes = ": {sentences:,} sentences, {tokens:,} tokens".format(**counts) if counts else ", streamed"
+    return ", ".join(sources) + sizes
+
+
+def _figure(figures: dict[str, float], name: str, form: str = "{:.3f}") -> str | None:
+    return form.format(figures[name]) if name in figures else None

@@ -1,0 +1,59 @@
+"""Epochs of a corpus that is read while training: pools of sentences, planned one at a time."""
+
+import copy
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from datasets import IterableDataset
+from datasets.distributed import split_dataset_by_node
+
+from pretraining.batches import Limits, Share, Step, idle_step, make_step, plan_epoch
+
+
+class StreamedEpochs:
+    """Each process reads its own share of the lines, in order; sentences are shuffled within pools.
+
+    The order is a function of seed, epoch and the number of processes. A position names the lines before the pool, so
+    that going on means to read one pool again. A process whose lines are read while others still have some takes part
+    in their updates with a sentence that counts for nothing, for ever: the loop ends an epoch when nobody has more.
+    """
+
+    def __init__(
+        self, texts: IterableDataset, encode: Callable, seed: int, limits: Limits, share: Share, collate, pool: int
+    ):
+        self.texts = split_dataset_by_node(texts, rank=share.process, world_size=share.num_processes)
+        self.encode, self.seed, self.limits, self.share = encode, seed, limits, share
+        self.collate, self.pool, self.num_too_long = collate, pool, 0
+        self.beginning = copy.deepcopy(self.texts.state_dict())
+
+    def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
+        """Steps of an epoch, each with the position after it, from a position of the same epoch on."""
+        at = position or {"pool": 0, "step": 0, "texts": self.beginning}
+        self.texts.load_state_dict(at["texts"])
+        lines, spare = iter(self.texts), [{"input_ids": [0]}]
+        while True:
+            at = {**at, "texts": copy.deepcopy(self.texts.state_dict())}
+            if not (pool := self._read_pool(lines)):
+                break
+            for number, parts in enumerate(self._plan(pool, epoch, at["pool"]), start=1):
+                if number > at["step"]:
+                    yield make_step(parts, self.collate), {**at, "step": number}
+            at, spare = {**at, "pool": at["pool"] + 1, "step": 0}, pool[:1]
+        while True:
+            yield idle_step(spare, self.collate), at
+
+    def _read_pool(self, lines: Iterator[dict]) -> list[dict]:
+        pool: list[dict] = []
+        for line in lines:
+            encoded = self.encode([line["text"]])
+            pool += [sentence for sentence in encoded if sentence["input_ids"]]
+            self.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in encoded)
+            if len(pool) >= self.pool:
+                break
+        return pool
+
+    def _plan(self, pool: list[dict], epoch: int, number: int) -> Iterator[list[list[dict]]]:
+        """Steps as lists of parts, of this process's own sentences only."""
+        lengths = np.array([sentence["length"] for sentence in pool])
+        for step in plan_epoch(lengths, [self.seed, number], epoch, self.limits, self.share.accumulation):
+            yield [[pool[sentence] for sentence in part] for part in step]

@@ -1,0 +1,53 @@
+"""Small corpora, drawn once; the options of a small, quick run on them."""
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "examples")]
+
+from driver import CONTEXT  # noqa: E402
+
+from tokenization_fast_r2d2 import train_tokenizer  # noqa: E402
+
+CONTEXT.set_forkserver_preload(["pretrain", "driver"])
+
+WORDS = "the a old new man woman cat house walks sees buys sleeps in on under quickly often and underold".split()
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    """300 sentences of 2 to 12 words."""
+    chance = random.Random(0)
+    return [" ".join(chance.choices(WORDS, k=chance.randint(2, 12))) for _ in range(300)]
+
+
+@pytest.fixture(scope="session")
+def corpus(sentences, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(sentences, tmp_path_factory) -> Path:
+    """A vocabulary without the longest word, which so has several pieces."""
+    path = tmp_path_factory.mktemp("tokenizer")
+    known = [" ".join(word for word in sentence.split() if word != "underold") for sentence in sentences]
+    train_tokenizer([*known, ". , ( )", ". , ( )"], vocab_size=200, show_progress=False).save_pretrained(path)
+    return path
+
+
+SMALL_MODEL = "hidden_size=16,intermediate_size=32,num_attention_heads=2,parser_embedding_size=8,parser_hidden_size=8"
+
+
+@pytest.fixture(scope="session")
+def options(corpus, tokenizer_folder) -> list[str]:
+    """Command-line options of a run of 15 steps, three epochs of five, without the output folder."""
+    return [
+        "--corpus", str(corpus), "--tokenizer", str(tokenizer_folder), "--cpu", "--tracker", "none", "--size", "tiny",
+        "--config_overrides", SMALL_MODEL, "--tokens_per_batch", "700", "--epochs", "3", "--warmup_steps", "2",
+        "--log_steps", "2", "--save_steps", "3",
+    ]  # fmt: skip

@@ -1,0 +1,92 @@
+"""Runs `examples/pretrain.py` in a process of its own that can be killed at a chosen moment, and in several that work
+together. A server that has imported everything forks them, so that each costs a second."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+EXAMPLES = str(Path(__file__).parents[2] / "examples")
+if EXAMPLES not in sys.path:
+    sys.path.insert(0, EXAMPLES)
+
+CONTEXT = multiprocessing.get_context("forkserver")
+_outputs: list[str] = []
+
+
+def pretrain(arguments: list[str], at: tuple[str, int, str] | None = None, num_processes: int = 1) -> list[int]:
+    """Run to the end; exit codes, one a process. What was printed is in `last_output`.
+
+    Args:
+        at: ``(what, n, event)``: at the n-th step (``"step"``) or just before the n-th checkpoint gets its name
+            (``"publish"``), ``event`` happens: ``"SIGKILL"``, ``"SIGTERM"``, or ``"nan"``, losses that are not finite
+            from then on.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tempfile.mkstemp(suffix=".log")[1]
+    workers = [
+        CONTEXT.Process(target=_work, args=(arguments, at, rank, num_processes, port, log))
+        for rank in range(num_processes)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    _outputs.append(Path(log).read_text(encoding="utf-8"))
+    os.remove(log)
+    return [worker.exitcode for worker in workers]
+
+
+def last_output() -> str:
+    """Both streams of all processes of the last run."""
+    return _outputs[-1]
+
+
+def _work(arguments, at, rank, num_processes, port, log) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)  # the server's own streams are those of whatever test came first
+    os.dup2(file, 2)
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    if num_processes > 1:
+        names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_processes, "LOCAL_WORLD_SIZE": num_processes,
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}  # fmt: skip
+        os.environ |= {name: str(value) for name, value in names.items()}
+    import pretrain
+    import torch
+
+    torch.set_num_threads(1)
+    if at:
+        _arrange(*at)
+    try:
+        pretrain.main(arguments)
+    except (ValueError, FloatingPointError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+def _arrange(what: str, number: int, event: str) -> None:
+    from pretraining import checkpoints, loop, step
+
+    module, name = {"step": (loop, "take_step"), "publish": (checkpoints, "publish")}[what]
+    original, calls = getattr(module, name), 0
+
+    def counted(*arguments):
+        nonlocal calls
+        calls += 1
+        if event == "nan" and calls >= number:
+            step.loss_sums = lambda *_: _not_finite(*_)
+        elif calls == number:
+            os.kill(os.getpid(), getattr(signal, event))
+        return original(*arguments)
+
+    sums = step.loss_sums
+
+    def _not_finite(model, batch):
+        return sums(model, batch) * float("nan")
+
+    setattr(module, name, counted)

@@ -1,0 +1,103 @@
+import pytest
+from accelerate import Accelerator
+from pretraining.checkpoints import Checkpoints, damage
+from pretraining.run_folder import begin, begun_tokenizer, check_folder
+from transformers import AutoTokenizer
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return Checkpoints(tmp_path / "checkpoints", keep=2, accelerator=Accelerator(cpu=True))
+
+
+def write(text):
+    return lambda folder: (folder / "weights").write_text(text, encoding="utf-8")
+
+
+def names(checkpoints):
+    return sorted(path.name for path in checkpoints.folder.iterdir())
+
+
+def test_the_newest_are_kept(checkpoints):
+    assert checkpoints.newest_good() is None
+    for step in (9, 10, 100):
+        checkpoints.save(step, write(str(step)))
+    assert names(checkpoints) == ["checkpoint-000000010", "checkpoint-000000100"]
+    assert (checkpoints.newest_good() / "weights").read_text() == "100"
+
+
+def test_one_that_was_not_finished_is_no_checkpoint(checkpoints):
+    checkpoints.save(1, write("one"))
+
+    def fail(folder):
+        write("half")(folder)
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        checkpoints.save(2, fail)
+    assert (checkpoints.newest_good() / "weights").read_text() == "one"
+    checkpoints.save(2, write("two"))
+    assert names(checkpoints) == ["checkpoint-000000001", "checkpoint-000000002"]
+
+
+@pytest.mark.parametrize("harm", ["shorten", "change", "remove", "no list", "broken list"])
+def test_a_damaged_one_is_reported_and_the_one_before_it_used(checkpoints, caplog, harm):
+    checkpoints.save(1, write("one"))
+    checkpoints.save(2, write("two"))
+    newest = checkpoints.folder / "checkpoint-000000002"
+    weights, listing = newest / "weights", newest / "files.json"
+    {
+        "shorten": lambda: weights.write_text("tw"),
+        "change": lambda: weights.write_text("owt"),
+        "remove": weights.unlink,
+        "no list": listing.unlink,
+        "broken list": lambda: listing.write_text(listing.read_text()[:-5]),
+    }[harm]()
+    assert checkpoints.newest_good().name == "checkpoint-000000001"
+    assert "checkpoint-000000002 is damaged" in caplog.text
+
+
+def test_when_all_are_damaged_nothing_is_begun_anew(checkpoints):
+    checkpoints.save(1, write("one"))
+    (checkpoints.folder / "checkpoint-000000001" / "weights").write_text("")
+    with pytest.raises(ValueError, match="no checkpoint is good.*give another --output"):
+        checkpoints.newest_good()
+
+
+def test_saving_again_replaces(checkpoints):
+    checkpoints.save(1, write("one"))
+    checkpoints.save(1, write("uno"))
+    assert (checkpoints.newest_good() / "weights").read_text() == "uno"
+    assert damage(checkpoints.newest_good()) is None
+    assert names(checkpoints) == ["checkpoint-000000001"]
+
+
+@pytest.fixture
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
+    folder = tmp_path / "run"
+    check_folder(folder, {"seed": 0})
+    assert begun_tokenizer(folder) is None
+    begin(folder, {"seed": 0, "corpus": ["a.txt"]}, tokenizer)
+    check_folder(folder, {"seed": 0, "corpus": ["a.txt"]})
+    assert begun_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
+    with pytest.raises(ValueError, match="run of other settings: seed was 0, now 1"):
+        check_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
+
+
+def test_a_folder_of_something_else_is_not_touched(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ValueError, match="exists and is no run's folder"):
+        check_folder(tmp_path, {"seed": 0})
+    with pytest.raises(ValueError, match="exists and is no run's folder"):
+        check_folder(tmp_path / "thesis.tex", {"seed": 0})
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_empty_folder_may_be_given(tmp_path, tokenizer):
+    check_folder(tmp_path, {"seed": 0})
+    begin(tmp_path, {"seed": 0}, tokenizer)
+    check_folder(tmp_path, {"seed": 0})

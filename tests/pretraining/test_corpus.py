@@ -1,0 +1,122 @@
+import gzip
+
+import numpy as np
+import pytest
+from datasets import Dataset, DatasetDict
+from pretraining.corpus import encode_corpus, without_tokens
+from pretraining.options import DataOptions
+from pretraining.texts import read_texts
+from transformers import AutoTokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def lines(source, **options):
+    return [row["text"] for row in read_texts(DataOptions(corpus=[str(s) for s in source], **options))]
+
+
+def test_files_globs_folders_and_gzip_are_read_in_order(tmp_path):
+    (tmp_path / "b.txt").write_text("third\nfourth\n", encoding="utf-8")
+    with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("first\nsecond\n")
+    (tmp_path / "notes.md").write_text("not this", encoding="utf-8")
+    expected = ["first", "second", "third", "fourth"]
+    assert lines([tmp_path]) == lines([tmp_path / "*.txt*"]) == expected
+    assert lines([tmp_path / "a.txt.gz", tmp_path / "b.txt"]) == expected
+    assert lines([tmp_path], streaming=True) == expected
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_saved_dataset_is_read_by_split_and_column(tmp_path, streaming):
+    DatasetDict({"train": Dataset.from_dict({"body": ["a b", "c"]})}).save_to_disk(tmp_path / "saved")
+    assert lines([tmp_path / "saved"], text_column="body", streaming=streaming) == ["a b", "c"]
+    with pytest.raises(ValueError, match="no column 'text' but body; give --text_column"):
+        lines([tmp_path / "saved"], streaming=streaming)
+    with pytest.raises(ValueError, match="split 'test'"):
+        lines([tmp_path / "saved"], corpus_split="test", streaming=streaming)
+
+
+def test_a_missing_corpus_is_named():
+    with pytest.raises(ValueError, match="no text at 'nowhere/to-be.txt'"):
+        lines(["nowhere/to-be.txt"])
+    with pytest.raises(ValueError, match=r"no text at 'nowhere/\*\.txt'"):
+        lines(["nowhere/*.txt"])
+    with pytest.raises(ValueError, match="'no_such_dataset' is no folder of texts, and as a data set"):
+        lines(["no_such_dataset"])
+
+
+@pytest.mark.parametrize(
+    "content, message", [("", "no text in .*: 1 files without a line"), ("\n \n", "no sentence of 1 to 200 tokens")]
+)
+def test_an_empty_corpus_is_refused(tmp_path, tokenizer, content, message):
+    (tmp_path / "empty.txt").write_text(content, encoding="utf-8")
+    data = DataOptions(corpus=[str(tmp_path / "empty.txt")])
+    with pytest.raises(ValueError, match=message):
+        encode_corpus(read_texts(data), tokenizer, data)
+
+
+@pytest.mark.parametrize("line", ["the cat " * 40_000, "x" * 400_000])
+def test_a_corpus_of_one_giant_line_is_refused(tmp_path, tokenizer, line):
+    (tmp_path / "giant.txt").write_text(line, encoding="utf-8")
+    data = DataOptions(corpus=[str(tmp_path / "giant.txt")])
+    with pytest.raises(ValueError, match="1 sentences, 1 of them too long; --sentence_rule"):
+        encode_corpus(read_texts(data), tokenizer, data)
+
+
+def test_invalid_utf8_is_refused_with_file_and_line(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("fine\nna\xefve\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="latin.txt, line 2: not UTF-8"):
+        lines([tmp_path / "latin.txt"])
+
+
+def test_sentences_are_cut_encoded_and_counted(tmp_path, tokenizer):
+    (tmp_path / "c.txt").write_text(
+        " = Heading = \nthe cat sleeps . the underold man walks .\n\n" + "the " * 30 + "\n", encoding="utf-8"
+    )
+    data = DataOptions(corpus=[str(tmp_path / "c.txt")], sentence_rule="wikitext", max_length=20)
+    corpus = encode_corpus(read_texts(data), tokenizer, data)
+    [first, second] = corpus[np.array([0, 1])]
+    assert tokenizer.convert_ids_to_tokens(first["input_ids"])[:3] == ["the", "cat", "sleeps"]
+    [[start, end]] = second["atom_spans"]
+    assert tokenizer.decode(second["input_ids"][start : end + 1]) == "underold"
+    assert corpus.num_too_long == 1
+    assert corpus.lengths.tolist() == [len(first["input_ids"]), len(second["input_ids"])]
+    ids = np.concatenate(list(corpus.token_ids())).tolist()
+    assert ids == first["input_ids"] + second["input_ids"]
+
+
+def test_encoding_is_cached_until_text_or_options_change(corpus, tokenizer, tokenizer_folder):
+    data = DataOptions(corpus=[str(corpus)])
+    first = encode_corpus(read_texts(data), tokenizer, data).rows
+    again = encode_corpus(read_texts(data), AutoTokenizer.from_pretrained(tokenizer_folder), data).rows
+    assert first.cache_files == again.cache_files != []
+    shorter = DataOptions(corpus=[str(corpus)], max_length=5)
+    assert encode_corpus(read_texts(shorter), tokenizer, shorter).rows.cache_files != first.cache_files
+
+
+def test_several_processes_encode_alike(corpus, tokenizer):
+    one, two = (DataOptions(corpus=[str(corpus)], num_proc=n) for n in (None, 2))
+    rows = [encode_corpus(read_texts(data), tokenizer, data).rows.to_dict() for data in (one, two)]
+    assert rows[0] == rows[1]
+
+
+def test_punctuation_can_be_left_out(tmp_path, tokenizer):
+    (tmp_path / "p.txt").write_text("( the cat ) , sleeps .\n. .\n", encoding="utf-8")
+    data = DataOptions(corpus=[str(tmp_path / "p.txt")], keep_punctuation=False)
+    corpus = encode_corpus(read_texts(data), tokenizer, data)
+    [only] = corpus[np.arange(len(corpus.kept))]
+    assert "cat" in tokenizer.decode(only["input_ids"]) and "," not in tokenizer.decode(only["input_ids"])
+
+
+def test_spans_move_when_tokens_are_left_out():
+    ids, spans = [5, 1, 6, 7, 1, 8, 1, 9], [(2, 3), (3, 5), (5, 6), (0, 7)]
+    assert without_tokens(ids, spans, {1}) == ([5, 6, 7, 8, 9], [(1, 2), (2, 3), (0, 4)])
+    assert without_tokens(ids, spans, set()) == (ids, spans)

@@ -1,0 +1,218 @@
+"""Whole runs of `pretrain.py`, in processes that are stopped, killed and started again."""
+
+import gzip
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from driver import last_output, pretrain
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+
+NO_CHANCE = (
+    ",hidden_dropout_prob=0.0,attention_probs_dropout_prob=0.0,parser_dropout_prob=0.0,split_noise=0.0,choice_noise=0.0"
+)
+
+
+@pytest.fixture(scope="module")
+def whole_run(options, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert pretrain([*options, "--output", str(folder)]) == [0]
+    return folder
+
+
+def weights(folder):
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def assert_same_weights(one, other):
+    one, other = weights(one), weights(other)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def steps_of(folder):
+    return sorted(int(path.name.partition("-")[2]) for path in (folder / "checkpoints").glob("checkpoint-*"))
+
+
+def test_a_run_leaves_a_model_curves_and_a_card(whole_run):
+    model = FastR2D2ForPreTraining.from_pretrained(whole_run / "model")
+    tokenizer = AutoTokenizer.from_pretrained(whole_run / "model")
+    assert model.config.vocab_size == len(tokenizer)
+    assert (whole_run / "model" / "training.png").stat().st_size > 10_000
+    card = (whole_run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "300 sentences, 2,341 tokens" in card and "Made with" in card
+    progress = json.loads((whole_run / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
+    assert progress["tokens"] == 3 * progress["corpus"]["tokens"]
+    assert [point["step"] for point in progress["curve"]] == [2, 4, 6, 8, 10, 12, 14]
+
+
+def test_a_checkpoint_is_a_model_folder(whole_run):
+    assert steps_of(whole_run) == [9, 12, 15]
+    checkpoint = whole_run / "checkpoints" / "checkpoint-000000015"
+    assert (
+        len(AutoTokenizer.from_pretrained(checkpoint))
+        == FastR2D2ForPreTraining.from_pretrained(checkpoint).config.vocab_size
+    )
+
+
+@pytest.mark.parametrize(
+    "kills", [[("step", 2)], [("step", 5)], [("publish", 2)], [("step", 10), ("publish", 1), ("step", 1)]]
+)
+def test_a_run_that_was_killed_ends_with_the_same_weights(options, whole_run, tmp_path, kills):
+    arguments = [*options, "--output", str(tmp_path / "run")]
+    for what, number in kills:
+        assert pretrain(arguments, at=(what, number, "SIGKILL")) == [-9]
+    assert pretrain(arguments) == [0]
+    assert_same_weights(tmp_path / "run", whole_run)
+
+
+def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
+    arguments = [*options, "--output", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("step", 5, "SIGTERM")) == [0]
+    assert steps_of(tmp_path / "run")[-1] in (5, 6)  # the signal may arrive before or after the step has begun
+    assert not (tmp_path / "run" / "model").exists()
+    assert pretrain(arguments) == [0]
+    assert_same_weights(tmp_path / "run", whole_run)
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path):
+    arguments = [*options, "--output", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("step", 8, "SIGKILL")) == [-9]
+    damaged = tmp_path / "run" / "checkpoints" / "checkpoint-000000006"
+    (damaged / "optimizer.pt").write_bytes((damaged / "optimizer.pt").read_bytes()[:-100])
+    assert pretrain(arguments) == [0]
+    assert "checkpoint-000000006 is damaged: optimizer.pt has changed" in last_output()
+    assert re.search("going on from .*checkpoint-000000003", last_output())
+    assert_same_weights(tmp_path / "run", whole_run)
+
+
+@pytest.mark.parametrize("num_processes, share, accumulation", [(2, 16, 1), (2, 8, 2), (1, 16, 2)])
+def test_neither_processes_nor_accumulation_change_the_weights(options, tmp_path, num_processes, share, accumulation):
+    options = [o + NO_CHANCE if "hidden_size" in o else o for o in options]
+    options = [*options, "--max_steps", "20", "--epochs", "9", "--tokens_per_batch", "4000"]
+    one, several = tmp_path / "one", tmp_path / "several"
+    assert pretrain([*options, "--sentences_per_batch", "32", "--output", str(one)]) == [0]
+    limits = ["--sentences_per_batch", str(share), "--accumulation", str(accumulation)]
+    exits = pretrain([*options, *limits, "--output", str(several)], num_processes=num_processes)
+    assert exits == [0] * num_processes
+    before, after = weights(one), weights(several)
+    assert max((before[name] - after[name]).abs().max() for name in before) < 1e-5
+
+
+def test_several_processes_go_on_as_one_run(options, tmp_path):
+    whole, killed = (["--output", str(tmp_path / name)] for name in ("whole", "killed"))
+    assert pretrain([*options, *whole], num_processes=2) == [0, 0]
+    assert pretrain([*options, *killed], at=("step", 5, "SIGKILL"), num_processes=2) == [-9, -9]
+    assert pretrain([*options, *killed], num_processes=2) == [0, 0]
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_steps_that_are_not_finite_are_left_out_until_they_are_too_many(options, tmp_path):
+    arguments = [*options, "--epochs", "20", "--save_steps", "3", "--output", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("step", 5, "nan")) == [2]
+    assert "not finite in 20 steps in a row, up to step 24" in last_output()
+    assert "2 skipped" in last_output()
+    newest = tmp_path / "run" / "checkpoints" / f"checkpoint-{steps_of(tmp_path / 'run')[-1]:09d}"
+    model = load_file(newest / "model.safetensors")
+    assert all(value.isfinite().all() for value in model.values())
+
+
+def test_a_stream_goes_on_where_it_was_killed(options, tmp_path):
+    options = [*options, "--streaming", "--max_steps", "10", "--shuffle_buffer", "70"]
+    whole, killed = (["--output", str(tmp_path / name)] for name in ("whole", "killed"))
+    assert pretrain([*options, *whole]) == [0]
+    assert pretrain([*options, *killed], at=("step", 8, "SIGKILL")) == [-9]
+    assert pretrain([*options, *killed]) == [0]
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_streams_of_unlike_length_end_together(options, tmp_path):
+    lines = [*["the old man walks"] * 21, "the cat"]
+    (tmp_path / "few.txt").write_text("\n".join(lines), encoding="utf-8")
+    options = [*options, "--corpus", str(tmp_path / "few.txt"), "--streaming", "--max_steps", "9"]
+    limits = ["--sentences_per_batch", "5", "--shuffle_buffer", "5"]
+    assert pretrain([*options, *limits, "--output", str(tmp_path / "run")], num_processes=3) == [0, 0, 0]
+
+
+def test_everything_at_once(options, tmp_path, sentences):
+    """bf16, checkpointing, validation, a treebank, gzip, own vocabulary, other tracker."""
+    with gzip.open(tmp_path / "c.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(sentences))
+    (tmp_path / "trees.mrg").write_text(
+        "(S (NP (DT the) (NN cat)) (VP (VBZ sleeps) (PP (IN on) (NP (DT a) (NN house)))) (. .))\n" * 3
+    )
+    arguments = [o for o in options if not o.startswith("--tokenizer") and "tokenizer" not in o]
+    arguments += [
+        "--corpus", str(tmp_path / "c.txt.gz"), "--validation", str(tmp_path / "c.txt.gz"), "--vocab_size", "90",
+        "--treebank", str(tmp_path / "trees.mrg"), "--evaluate_steps", "5", "--mixed_precision", "bf16",
+        "--gradient_checkpointing", "--tracker", "tensorboard", "--num_workers", "1",
+        "--output", str(tmp_path / "run"),
+    ]  # fmt: skip
+    assert pretrain(arguments) == [0]
+    progress = json.loads((tmp_path / "run" / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
+    assert [point["step"] for point in progress["evaluations"]] == [5, 10, 15]
+    assert {"validation_lm_loss", "validation_tree_loss", "f1"} <= progress["evaluations"][-1].keys()
+    assert "parser:" in (tmp_path / "run" / "trees.txt").read_text() and list(
+        (tmp_path / "run" / "logs").rglob("events*")
+    )
+
+
+def test_a_run_goes_on_from_another_ones_weights(options, whole_run, tmp_path):
+    arguments = [o for o in options if "hidden_size" not in o and o != "--config_overrides"]
+    arguments += ["--model", str(whole_run / "model"), "--max_steps", "1", "--output", str(tmp_path / "run")]
+    assert pretrain(arguments) == [0]
+
+
+def error_of(arguments):
+    assert pretrain(arguments) == [2]
+    return last_output()
+
+
+def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp_path):
+    out = ["--output", str(tmp_path / "run")]
+    (tmp_path / "latin.txt").write_bytes(b"na\xefve\n")
+    (tmp_path / "empty.txt").write_text("")
+    giant = tmp_path / "giant.txt"
+    giant.write_text("the cat " * 10_000)
+    for file, message in {
+        tmp_path / "missing.txt": "no text at",
+        tmp_path / "latin.txt": "line 1: not UTF-8",
+        tmp_path / "empty.txt": "without a line",
+        giant: "too long",
+    }.items():
+        assert message in error_of([*options, "--corpus", str(file), *out])
+    assert "must fit into tokens_per_batch" in error_of([*options, "--tokens_per_batch", "100", *out])
+    assert "give --max_steps" in error_of([*options, "--streaming", *out])
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_runs_folder_is_not_touched(options, whole_run, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in whole_run.rglob("*")}
+    out = ["--output", str(whole_run)]
+    assert "seed was 0, now 5" in error_of([*options, "--seed", "5", *out])
+    assert {path: path.stat().st_mtime_ns for path in whole_run.rglob("*")} == before
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert "is no run's folder" in error_of([*options, "--output", str(tmp_path)])
+
+
+def test_a_tokenizer_must_fit_the_model(options, whole_run, tmp_path):
+    big = AutoTokenizer.from_pretrained(whole_run / "model")
+    big.add_tokens([f"extra{number}" for number in range(50)])
+    big.save_pretrained(tmp_path / "big")
+    arguments = [o for o in options if "hidden_size" not in o and o != "--config_overrides"]
+    arguments += ["--model", str(whole_run / "model"), "--tokenizer", str(tmp_path / "big")]
+    assert "the model room for" in error_of([*arguments, "--output", str(tmp_path / "run")])
+
+
+def test_a_corpus_that_has_changed_is_noticed(options, corpus, tmp_path):
+    mine = tmp_path / "mine.txt"
+    shutil.copy(corpus, mine)
+    arguments = [*options, "--corpus", str(mine), "--output", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("step", 5, "SIGKILL")) == [-9]
+    mine.write_text(mine.read_text() + "the cat\n")
+    assert "the corpus has changed" in error_of(arguments)

@@ -1,0 +1,75 @@
+import itertools
+
+import pytest
+from datasets import IterableDataset
+from pretraining.batches import Limits, Share
+from pretraining.streaming import StreamedEpochs
+
+from .test_batches import collate
+
+NUM_LINES = 57
+
+
+def lines(files):
+    for file in files:
+        for number in range(NUM_LINES):
+            yield {"text": f"{file} {number}"}
+
+
+def encode(texts):
+    """A line of number k is a sentence of 1 + k % 5 tokens; every tenth is too long."""
+    sentences = []
+    for text in texts:
+        file, number = map(int, text.split())
+        length, token = 1 + number % 5, file * NUM_LINES + number
+        sentences.append({"input_ids": [] if number % 10 == 9 else [token] * length, "length": length})
+    return sentences
+
+
+def make(process=0, num_processes=1, pool=20):
+    texts = IterableDataset.from_generator(lines, gen_kwargs={"files": ["0", "1", "2"]})
+    return StreamedEpochs(texts, encode, 0, Limits(4, 12), Share(process, num_processes), collate, pool)
+
+
+def until_idle(steps):
+    return list(itertools.takewhile(lambda pair: pair[0].num_sentences, steps))
+
+
+def numbers(steps):
+    return [s for step, _ in steps for batch in step.batches for s in batch["sentences"].tolist()]
+
+
+@pytest.mark.parametrize("num_processes", [1, 2, 3])
+def test_every_sentence_is_seen_once_an_epoch_over_all_processes(num_processes):
+    for epoch in (0, 1):
+        seen = [numbers(until_idle(make(p, num_processes).steps(epoch))) for p in range(num_processes)]
+        expected = [s for s in range(3 * NUM_LINES) if s % NUM_LINES % 10 != 9]
+        assert sorted(itertools.chain.from_iterable(seen)) == expected
+
+
+def test_epochs_differ_in_order_and_can_follow_each_other():
+    epochs = make()
+    first, second = numbers(until_idle(epochs.steps(0))), numbers(until_idle(epochs.steps(1)))
+    assert first != second
+    assert sorted(first) == sorted(second)
+    assert first == numbers(until_idle(make().steps(0)))
+
+
+@pytest.mark.parametrize("taken", [1, 5, 8, 13, 30])
+def test_a_stream_goes_on_from_any_position(taken):
+    whole = until_idle(make().steps(1))
+    _, position = whole[taken - 1]
+    assert numbers(until_idle(make().steps(1, position))) == numbers(whole[taken:])
+
+
+def test_a_process_without_lines_is_idle_but_takes_part():
+    texts = IterableDataset.from_generator(lines, gen_kwargs={"files": []})
+    epochs = StreamedEpochs(texts, encode, 0, Limits(), Share(), collate, 10)
+    step, _ = next(epochs.steps(0))
+    assert (step.num_tokens, step.num_sentences, len(step.batches)) == (0, 0, 1)
+
+
+def test_too_long_sentences_are_counted():
+    epochs = make()
+    until_idle(epochs.steps(0))
+    assert epochs.num_too_long == 15
