@@ -8,7 +8,6 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-import torch
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
@@ -90,14 +89,20 @@ def test_a_missing_file_is_refused():
     assert result.returncode == 2 and "nowhere.txt is not there" in result.stderr
 
 
-def test_a_small_model_is_pretrained_and_parses(tmp_path):
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("the cat sat on the mat .\na dog ate the old bone , slowly .\n" * 40, encoding="utf-8")
-    torch.manual_seed(0)
-    arguments = ["--epochs", "2", "--vocab-size", "60", "--hidden-size", "16", "--parser-hidden-size", "8"]
-    result = run("pretrain_tiny.py", str(corpus), "--output", str(tmp_path / "model"), *arguments)
+def test_the_readmes_pretraining_makes_a_model_that_parses(tmp_path):
+    """On a folder of a user's own files, with the README's options, the vocabulary and number of steps apart."""
+    (tmp_path / "my-texts").mkdir()
+    for name in ("one.txt", "two.txt"):
+        text = "the cat sat on the mat .\na dog ate the old bone , slowly .\n" * 40
+        (tmp_path / "my-texts" / name).write_text(text, encoding="utf-8")
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
+    [command] = re.findall(r"python examples/(pretrain.py .* my-texts/ .*)", readme)
+    command = command.replace("my-texts/", str(tmp_path / "my-texts")).replace("runs/mine", str(tmp_path / "run"))
+    command = command.replace("some-other-text.txt", str(tmp_path / "my-texts" / "one.txt"))
+    result = run(*command.split(), "--vocab_size", "60", "--max_steps", "3", "--evaluate_steps", "2")
     assert result.returncode == 0, result.stderr
-    parsed = run("parse.py", "the dog sat .", "--checkpoint", str(tmp_path / "model"), "--no-drawing")
+    assert "validation LM" in result.stdout and "parser:" in (tmp_path / "run" / "trees.txt").read_text()
+    parsed = run("parse.py", "the dog sat .", "--checkpoint", str(tmp_path / "run" / "model"), "--no-drawing")
     assert parsed.stdout.replace("(", "").replace(")", "") == "the dog sat .\n", parsed.stderr
 
 
@@ -115,3 +120,11 @@ def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
 def test_the_benchmark_prints_its_figures():
     result = run("benchmark.py", "--only", "planning")
     assert result.returncode == 0 and "levels of 500 tokens" in result.stdout, result.stderr
+
+
+def test_the_training_benchmark_prints_its_figures(tmp_path):
+    (tmp_path / "corpus.txt").write_text("the cat sat on the mat\na dog ate the bone slowly\n" * 200, encoding="utf-8")
+    arguments = ["--corpus", str(tmp_path / "corpus.txt"), "--size", "tiny", "--vocab_size", "8000", "--repeats", "1"]
+    result = run("benchmark_training.py", *arguments, "--only", "step")
+    assert result.returncode == 0, result.stderr
+    assert "ratio" in result.stdout and "together" in result.stdout

@@ -15,7 +15,7 @@ from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
 from pretraining.display import Display
 from pretraining.evaluation import Evaluation, TreebankScorer, unigram_figures
 from pretraining.loop import Run
-from pretraining.models import make_model, make_tokenizer
+from pretraining.models import begin_with_frequencies, make_model, make_tokenizer
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import Options
 from pretraining.progress import Progress
@@ -90,6 +90,8 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     limits = Limits(training.sentences_per_batch, training.tokens_per_batch)
     set_seed(training.seed)
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
+    if data.corpus is not None and not options.model.model:
+        begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
     evaluation = Evaluation(
         accelerator, model, data.tokenizer, limits, data.validation, data.validation_texts[: output.draw_trees],
         make_scorer(options, model, data.tokenizer, limits), Path(output.output) / "trees.txt",
@@ -113,8 +115,9 @@ def compare_with_unigrams(data: Data) -> dict[str, float]:
     """What a model must beat; empty without corpus or validation text."""
     if data.corpus is None or not data.validation:
         return {}
-    validation = (np.array(feature["input_ids"]) for feature in data.validation)
-    return unigram_figures(data.corpus.token_ids(), validation, len(data.tokenizer))
+    size = len(data.tokenizer)
+    validation = np.concatenate([feature["input_ids"] for feature in data.validation])
+    return unigram_figures(data.corpus.count_tokens(size), np.bincount(validation, minlength=size))
 
 
 def make_scorer(options: Options, model, tokenizer, limits: Limits) -> TreebankScorer | None:

@@ -2,7 +2,7 @@
 
 import itertools
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,10 +34,13 @@ class Corpus:
     lengths: np.ndarray
     num_too_long: int
 
-    def token_ids(self) -> Iterator[np.ndarray]:
-        """Ids of the kept sentences, many at a time."""
-        for start in range(0, len(self.kept), 10_000):
-            yield np.concatenate(self.rows.with_format("numpy")[self.kept[start : start + 10_000]]["input_ids"])
+    def count_tokens(self, vocab_size: int) -> np.ndarray:
+        """``(vocab_size,)``, how often each token occurs."""
+        chunks = self.rows.data.column("input_ids").chunks  # rows that are not kept have no tokens
+        return sum(
+            (np.bincount(chunk.flatten().to_numpy(), minlength=vocab_size) for chunk in chunks),
+            np.zeros(vocab_size, np.int64),
+        )
 
     def __getitem__(self, sentences: np.ndarray) -> list[dict]:
         """Features for the collator; ``sentences`` count the kept ones."""

@@ -1,6 +1,5 @@
 """What is looked at while training: validation losses, F1 against a treebank, drawn trees."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,18 +112,12 @@ def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) 
     return "\n\n".join(drawings)
 
 
-def unigram_figures(train: Iterable[np.ndarray], validation: Iterable[np.ndarray], vocab_size: int) -> dict[str, float]:
+def unigram_figures(train: np.ndarray, validation: np.ndarray) -> dict[str, float]:
     """Nats a token of what knows only how often tokens occur in the training text: its entropy there, its loss on the
-    validation text (with one added to each count)."""
-    counts = _count(train, vocab_size)
-    share = counts[counts > 0] / counts.sum()
-    log_prob = np.log((counts + 1) / (counts + 1).sum())
-    seen = _count(validation, vocab_size)
+    validation text (with one added to each count). Both arguments are counts, ``(vocab_size,)``."""
+    share = train[train > 0] / train.sum()
+    log_prob = np.log((train + 1) / (train + 1).sum())
     return {
         "unigram_entropy": float(-(share * np.log(share)).sum()),
-        "unigram_validation_loss": float(-(seen * log_prob).sum() / max(seen.sum(), 1)),
+        "unigram_validation_loss": float(-(validation * log_prob).sum() / validation.sum()),
     }
-
-
-def _count(pieces: Iterable[np.ndarray], vocab_size: int) -> np.ndarray:
-    return sum((np.bincount(ids, minlength=vocab_size) for ids in pieces), np.zeros(vocab_size))

@@ -59,8 +59,10 @@ def train(run: Run) -> bool:
         if not counts.sentences:  # nobody has more of a streamed epoch
             run.progress.epoch, run.position = run.progress.epoch + 1, None
             continue
-        outcome = take_step(run.accelerator, run.model, run.optimizer, step, counts,
-                            run.options.training.max_grad_norm)  # fmt: skip
+        outcome = take_step(
+            run.accelerator, run.model, run.optimizer, step, counts, run.options.training.max_grad_norm,
+            tree_weight=float(run.progress.step >= run.options.training.tree_warmup_steps),
+        )  # fmt: skip
         run.schedule.step()
         run.position = position
         count_step(run, outcome, counts, time.monotonic() - started)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
@@ -36,6 +38,17 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return model.train()
+
+
+def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) -> None:
+    """Let a new model's language model predict by frequency, which it would need hundreds of steps to find out.
+
+    Args:
+        counts: ``(vocab_size,)``, how often each token occurs in the corpus.
+    """
+    share = (counts + 1) / (counts + 1).sum()
+    with torch.no_grad():
+        model.lm_head.decoder.bias.copy_(torch.from_numpy(np.log(share)))
 
 
 def check_fit(tokenizer: PreTrainedTokenizerBase, config: FastR2D2Config) -> None:

@@ -53,7 +53,9 @@ def clip_gradients(optimizer: torch.optim.Optimizer, max_norm: float) -> dict[st
     return norms
 
 
-def objective(sums: Tensor, num_tokens: int, num_sentences: int, num_processes: int) -> Tensor:
+def objective(
+    sums: Tensor, num_tokens: int, num_sentences: int, num_processes: int, tree_weight: float = 1.0
+) -> Tensor:
     """One process's share of the loss of a step.
 
     Args:
@@ -61,4 +63,4 @@ def objective(sums: Tensor, num_tokens: int, num_sentences: int, num_processes: 
         num_tokens, num_sentences: of the whole step, over all processes and batches.
         num_processes: undoes the mean that data-parallel training takes over processes' gradients.
     """
-    return num_processes * (sums[0] / num_tokens + sums[1] / num_sentences)
+    return num_processes * (sums[0] / num_tokens + tree_weight * sums[1] / num_sentences)

@@ -71,6 +71,7 @@ class TrainingOptions:
     max_steps: int | None = _help("end, and schedule, after so many steps; needed when streaming")
     learning_rate: float = _help("peak, of the encoder", 5e-5)
     parser_learning_rate: float = _help("peak, of the parser", 1e-2)
+    tree_warmup_steps: int = _help("before the parser learns; until then the encoder meets random trees", 0)
     weight_decay: float = _help("of all but biases", 0.01)
     warmup_steps: int = _help("of linear warm-up; the decay to zero is linear too", 1000)
     max_grad_norm: float = _help("gradients of encoder and parser are clipped to this norm, each group by itself", 1.0)

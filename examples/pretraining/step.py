@@ -37,7 +37,15 @@ def agree(accelerator: Accelerator, step: Step, **wishes: bool) -> Counts:
     return Counts(total[0], total[1], {name: value > 0 for name, value in zip(wishes, total[2:], strict=True)})
 
 
-def take_step(accelerator: Accelerator, model, optimizer, step: Step, counts: Counts, max_grad_norm: float) -> Outcome:
+def take_step(
+    accelerator: Accelerator,
+    model,
+    optimizer,
+    step: Step,
+    counts: Counts,
+    max_grad_norm: float,
+    tree_weight: float = 1.0,
+) -> Outcome:
     """Forward, backward and update; the objective depends on neither accumulation nor the number of processes."""
     sums = torch.zeros(2, device=accelerator.device)
     for number, batch in enumerate(step.batches, start=1):
@@ -46,7 +54,8 @@ def take_step(accelerator: Accelerator, model, optimizer, step: Step, counts: Co
             batch_sums = loss_sums(model, send_to_device(batch, accelerator.device, non_blocking=True))
             if not step.num_sentences:
                 batch_sums = 0 * batch_sums
-            accelerator.backward(objective(batch_sums, counts.tokens, counts.sentences, accelerator.num_processes))
+            share = objective(batch_sums, counts.tokens, counts.sentences, accelerator.num_processes, tree_weight)
+            accelerator.backward(share)
         sums += batch_sums.detach()
     lm_sum, tree_sum = accelerator.reduce(sums, "sum").tolist()
     losses = {"lm_loss": lm_sum / counts.tokens, "tree_loss": tree_sum / counts.sentences}

@@ -75,14 +75,14 @@ def _arrange(what: str, number: int, event: str) -> None:
     module, name = {"step": (loop, "take_step"), "publish": (checkpoints, "publish")}[what]
     original, calls = getattr(module, name), 0
 
-    def counted(*arguments):
+    def counted(*arguments, **options):
         nonlocal calls
         calls += 1
         if event == "nan" and calls >= number:
             step.loss_sums = lambda *_: _not_finite(*_)
         elif calls == number:
             os.kill(os.getpid(), getattr(signal, event))
-        return original(*arguments)
+        return original(*arguments, **options)
 
     sums = step.loss_sums
 
