@@ -75,7 +75,9 @@ class Training:
         self.optimizer = make_optimizer(self.model, TrainingOptions())
         data = DataOptions(corpus=options.corpus, clean_wikitext=True)
         corpus = encode_corpus(read_texts(data), self.tokenizer, data)
-        self.epochs = PlannedEpochs(corpus, 0, Limits(), Share(), DataCollatorForFastR2D2(self.tokenizer))
+        self.epochs = PlannedEpochs(
+            corpus, 0, Limits(64, options.tokens), Share(), DataCollatorForFastR2D2(self.tokenizer)
+        )
 
     def step(self, batch: dict[str, torch.Tensor]) -> None:
         self.model(**batch).loss.backward()
@@ -91,7 +93,7 @@ class Training:
 
 
 def measure_step(options: argparse.Namespace) -> None:
-    training = Training(options)
+    training = Training(options, options.gradient_checkpointing)
     [batch] = training.batches(1)
     with ProductRecorder() as recorder:
         training.step(batch)
@@ -161,6 +163,8 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", required=True, help="text files, one sentence a line")
     parser.add_argument("--size", default="base", choices=["tiny", "small", "base"])
     parser.add_argument("--vocab_size", type=int, default=30522, help="of the model; batches use fewer pieces")
+    parser.add_argument("--tokens", type=int, default=1536, help="a batch; memory grows with it")
+    parser.add_argument("--gradient_checkpointing", action="store_true", help="in the step that is timed")
     parser.add_argument("--only", choices=["step", "memory"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, help="CPU threads; by default PyTorch's choice")

@@ -23,6 +23,7 @@ from pretraining.loop import Run, go_on, train
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.report import model_card, plot
 from transformers import HfArgumentParser
+from transformers.utils.logging import disable_progress_bar
 
 
 def parse_options(arguments: list[str] | None = None) -> Options:
@@ -33,6 +34,7 @@ def parse_options(arguments: list[str] | None = None) -> Options:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    disable_progress_bar()  # transformers' own, of loading and saving
     options = parse_options(arguments)
     accelerator = make_accelerator(options)
     data = read_data(options, accelerator)
@@ -48,7 +50,9 @@ def main(arguments: list[str] | None = None) -> None:
     is_over = train(run)
     run.display.close()
     if is_over and accelerator.is_main_process:
-        print(f"the model is in {finish(run, unigram)}")
+        run.display.say(f"the model is in {finish(run, unigram)}")
+    if not is_over:
+        run.display.say(f"stopped and saved at step {run.progress.step:,}; the same command goes on")
     accelerator.end_training()
 
 

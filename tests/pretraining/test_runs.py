@@ -76,6 +76,7 @@ def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
     assert pretrain(arguments, at=("step", 5, "SIGTERM")) == [0]
     assert steps_of(tmp_path / "run")[-1] in (5, 6)  # the signal may arrive before or after the step has begun
     assert not (tmp_path / "run" / "model").exists()
+    assert "the same command goes on" in last_output()
     assert pretrain(arguments) == [0]
     assert_same_weights(tmp_path / "run", whole_run)
 
