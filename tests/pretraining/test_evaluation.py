@@ -1,0 +1,115 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from pretraining.batches import Limits
+from pretraining.evaluation import TreebankScorer, draw_trees, unigram_figures, validation_losses
+from pretraining.treebank import GoldTree, read_treebank, sentence_f1
+from transformers import AutoTokenizer
+
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, task_token_ids
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    config = FastR2D2Config(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, **task_token_ids(tokenizer),
+    )  # fmt: skip
+    return FastR2D2ForPreTraining(config)
+
+
+def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences):
+    encoded = encode_sentences(tokenizer, sentences[:40])
+    features = [{"input_ids": ids} for ids in encoded["input_ids"]]
+    collate, accelerator = DataCollatorForFastR2D2(tokenizer), Accelerator(cpu=True)
+    losses = validation_losses(accelerator, model, features, collate, Limits(7, 60))
+    tokens, lm_sum, tree_sum = 0, 0.0, 0.0
+    model.eval()
+    for feature in features:
+        output = model(**collate([feature]))
+        tokens += len(feature["input_ids"])
+        lm_sum += output.lm_loss.item() * len(feature["input_ids"])
+        tree_sum += output.tree_loss.item()
+    assert losses == pytest.approx(
+        {"validation_lm_loss": lm_sum / tokens, "validation_tree_loss": tree_sum / 40}, rel=1e-5
+    )
+
+
+def test_evaluation_draws_no_random_numbers(model, tokenizer, sentences):
+    scorer = TreebankScorer([GoldTree(["the", "cat"], frozenset({(0, 1)}))], model, tokenizer, Limits())
+    before = torch.get_rng_state()
+    encoded = encode_sentences(tokenizer, sentences[:4])
+    features = [{"input_ids": ids} for ids in encoded["input_ids"]]
+    validation_losses(Accelerator(cpu=True), model, features, DataCollatorForFastR2D2(tokenizer), Limits())
+    scorer()
+    draw_trees(model, tokenizer, sentences[:2])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_trees_are_drawn_by_parser_and_chart(model, tokenizer):
+    drawing = draw_trees(model, tokenizer, ["the old man walks"])
+    assert drawing.startswith("parser:\n") and "\n\nchart:\n" in drawing and drawing.count("walks") == 2
+
+
+def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer):
+    """Gold trees that are the parser's own have F1 100."""
+    [words] = [["the", "old", "underold", "man", "walks", "quickly"]]
+    encoded = encode_sentences(tokenizer, [words], is_split_into_words=True)
+    feature = {"input_ids": encoded["input_ids"][0], "atom_spans": encoded["atom_spans"][0]}
+    from modeling_fast_r2d2 import BinaryTree
+
+    model.eval()
+    output = model.model(**DataCollatorForFastR2D2(tokenizer)([feature]), encoding="forced")
+    own = BinaryTree.from_spans(output.spans[0]).to_words(encoded["word_ids"][0])
+    assert TreebankScorer([GoldTree(words, frozenset(own.spans))], model, tokenizer, Limits())() == 100
+    other = frozenset({(0, 1)} - set(own.spans)) or frozenset({(1, 2)})
+    assert TreebankScorer([GoldTree(words, other)], model, tokenizer, Limits())() < 100
+
+
+def test_unigrams_know_frequencies_alone():
+    train, validation = np.array([0, 2, 2, 4]), np.array([0, 1, 0, 1])
+    figures = unigram_figures(train, validation)
+    assert figures["unigram_entropy"] == pytest.approx(1.5 * math.log(2))
+    assert figures["unigram_validation_loss"] == pytest.approx(-(math.log(3 / 12) + math.log(5 / 12)) / 2)
+
+
+TREE = "(S (NP-SBJ (DT The) (NN cat)) (, ,) (VP (VBZ sleeps) (NP (-NONE- *T*-1)) (PP (IN on) (NP ($ $) (CD 5)))) (. .))"
+
+
+def test_gold_trees_have_words_only(tmp_path):
+    (tmp_path / "trees.mrg").write_text(f"{TREE}\n(S (NN one))\n\n(S (A a) (B b))\n", encoding="utf-8")
+    first, second = read_treebank(str(tmp_path / "trees.mrg"))
+    assert first == GoldTree(["The", "cat", "sleeps", "on", "5"], frozenset({(0, 4), (0, 1), (2, 4), (3, 4)}))
+    assert second.words == ["a", "b"]
+    assert read_treebank(str(tmp_path / "trees.mrg"), "even") == [first, second]
+    with pytest.raises(ValueError, match="no tree of two or more words"):
+        read_treebank(str(tmp_path / "trees.mrg"), "odd")
+
+
+def test_a_bad_tree_is_named_by_line(tmp_path):
+    (tmp_path / "trees.mrg").write_text(f"{TREE}\n(S (NP broken\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="trees.mrg, line 2: no bracketed tree"):
+        read_treebank(str(tmp_path / "trees.mrg"))
+
+
+@pytest.mark.parametrize(
+    "predicted, gold, f1",
+    [
+        ({(0, 3), (0, 1), (2, 3)}, {(0, 3), (0, 1), (2, 3)}, 1.0),
+        ({(0, 3), (0, 1), (2, 3)}, {(0, 3), (0, 1)}, 2 / 3),
+        ({(0, 3), (1, 3), (2, 3)}, {(0, 3), (0, 1)}, 0.0),
+        ({(0, 3), (1, 3), (2, 3)}, {(0, 3)}, 0.0),  # recall 1, precision 0
+        ({(0, 3)}, {(0, 3)}, 1.0),
+    ],
+)
+def test_sentence_f1(predicted, gold, f1):
+    assert sentence_f1(predicted, GoldTree(list("abcd"), frozenset(gold))) == pytest.approx(f1)

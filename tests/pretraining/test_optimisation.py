@@ -1,0 +1,73 @@
+import pytest
+import torch
+from pretraining.optimisation import clip_gradients, learning_rates, make_optimizer, make_schedule
+from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
+from pretraining.progress import Progress
+
+
+@pytest.fixture
+def optimizer(tiny_model):
+    return make_optimizer(tiny_model, TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, weight_decay=0.1))
+
+
+def test_every_parameter_has_its_group(tiny_model, optimizer):
+    place = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    for name, parameter in tiny_model.named_parameters():
+        if name == "model.parser.score.bias":  # no gradient but rounding errors
+            assert id(parameter) not in place
+            continue
+        group = place.pop(id(parameter))
+        assert group["lr"] == (0.25 if ".parser." in name else 0.5)
+        assert group["weight_decay"] == (0 if "bias" in name else 0.1)
+    assert not place
+
+
+def test_each_group_is_clipped_by_its_own_norm(tiny_model, optimizer):
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.full_like(parameter, 3.0 if group["name"] == "encoder" else 1e-5)
+    before = {group["name"]: group["params"][0].grad.clone() for group in optimizer.param_groups}
+    norms = clip_gradients(optimizer, 1.0)
+    assert norms["encoder"] > 1 > norms["parser"] > 0
+    encoder = [p.grad for g in optimizer.param_groups if g["name"] == "encoder" for p in g["params"]]
+    assert torch.cat([g.flatten() for g in encoder]).norm() == pytest.approx(1, rel=1e-4)
+    parser = next(g["params"][0].grad for g in optimizer.param_groups if g["name"] == "parser")
+    assert torch.equal(parser.flatten()[:1], before["parser"].flatten()[:1])
+    optimizer.zero_grad()
+
+
+def test_rates_rise_and_fall_linearly(optimizer):
+    schedule, seen = make_schedule(optimizer, warmup_steps=4, num_steps=12), []
+    for _ in range(12):
+        seen.append(learning_rates(optimizer)["encoder"] / 0.5)
+        optimizer.step()
+        schedule.step()
+    assert seen == pytest.approx([0, 0.25, 0.5, 0.75, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
+    assert learning_rates(optimizer) == {"encoder": 0, "parser": 0}
+
+
+def test_points_of_the_curve_are_means_over_tokens_and_sentences():
+    progress = Progress()
+    progress.add({"lm_loss": 2.0, "tree_loss": 1.0}, tokens=10, sentences=1, seconds=1.0)
+    progress.skip(seconds=1.0)
+    progress.add({"lm_loss": 5.0, "tree_loss": 4.0}, tokens=30, sentences=2, seconds=1.0)
+    point = progress.end_point({})
+    assert (point["step"], point["skipped"], point["tokens"]) == (3, 1, 40)
+    assert (point["lm_loss"], point["tree_loss"], point["tokens_per_second"]) == (4.25, 3.0, 20.0)
+    assert "lm_loss" not in progress.end_point({})
+    assert Progress(**progress.as_dict()) == progress
+
+
+@pytest.mark.parametrize(
+    "data, training, message",
+    [
+        ({}, {"epochs": 0}, "epochs must be >= 1, got 0"),
+        ({"max_length": 0}, {}, "max_length must be >= 1"),
+        ({"max_length": 300}, {"tokens_per_batch": 200}, "must fit into tokens_per_batch, got 200"),
+        ({"streaming": True}, {}, "give --max_steps"),
+        ({"streaming": True, "num_workers": 1}, {"max_steps": 5}, "leave --num_workers at 0"),
+    ],
+)
+def test_options_are_checked(data, training, message):
+    with pytest.raises(ValueError, match=message):
+        Options(DataOptions(["a"], **data), ModelOptions(), TrainingOptions(**training), OutputOptions("out"))
