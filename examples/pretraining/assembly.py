@@ -1,5 +1,7 @@
 """From options to a run that is ready for its first step."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +19,12 @@ from pretraining.evaluation import Evaluation, TreebankScorer, unigram_figures
 from pretraining.loop import Run
 from pretraining.models import begin_with_frequencies, make_model, make_tokenizer
 from pretraining.optimisation import make_optimizer, make_schedule
-from pretraining.options import Options
+from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
 from pretraining.run_folder import begin, begun_tokenizer, check_folder
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
-from pretraining.treebank import read_treebank
+from pretraining.treebank import GoldTree, read_treebank
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, read_sentences
 
 
@@ -54,17 +56,24 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
     with accelerator.main_process_first():
         check_folder(folder, settings)
         texts = read_texts(options.data)
-        lines = (row["text"] for row in texts)
         tokenizer = begun_tokenizer(folder) or make_tokenizer(
-            (sentence for line in lines for sentence in sentences_of([line], options.data)), options.data, options.model
+            sentences_to_learn_from(texts, options.data), options.data, options.model
         )
         corpus = None if options.data.streaming else encode_corpus(texts, tokenizer, options.data)
         validation = read_validation(tokenizer, options)
         if accelerator.is_main_process and begun_tokenizer(folder) is None:
+            make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
+            make_treebank(options.data)
             begin(folder, settings, tokenizer)
     if not folder.exists():
         raise ValueError(f"{folder} is not seen by all machines; --output must be on a disk that they share")
     return Data(texts, tokenizer, corpus, *validation)
+
+
+def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
+    """What a tokenizer is made from: all sentences, or the beginning of a stream."""
+    lines = itertools.islice(texts, data.shuffle_buffer if data.streaming else None)
+    return (sentence for line in lines for sentence in sentences_of([line["text"]], data))
 
 
 def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tuple[list[dict], list[str]]:
@@ -92,9 +101,10 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
     if data.corpus is not None and not options.model.model:
         begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
+    trees = make_treebank(options.data)
     evaluation = Evaluation(
         accelerator, model, data.tokenizer, limits, data.validation, data.validation_texts[: output.draw_trees],
-        make_scorer(options, model, data.tokenizer, limits), Path(output.output) / "trees.txt",
+        TreebankScorer(trees, model, data.tokenizer, limits) if trees else None, Path(output.output) / "trees.txt",
     )  # fmt: skip
     epochs = make_epochs(options, accelerator, data, limits)
     num_steps = training.max_steps or training.epochs * len(epochs.plan(0))
@@ -120,10 +130,8 @@ def compare_with_unigrams(data: Data) -> dict[str, float]:
     return unigram_figures(data.corpus.count_tokens(size), np.bincount(validation, minlength=size))
 
 
-def make_scorer(options: Options, model, tokenizer, limits: Limits) -> TreebankScorer | None:
-    if not options.data.treebank:
-        return None
-    return TreebankScorer(read_treebank(options.data.treebank, options.data.treebank_half), model, tokenizer, limits)
+def make_treebank(data: DataOptions) -> list[GoldTree]:
+    return read_treebank(data.treebank, data.treebank_half) if data.treebank else []
 
 
 def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):

@@ -33,12 +33,12 @@ class DataOptions:
     corpus_split: str = _help("split of a `datasets` folder or Hub data set", "train")
     text_column: str = _help("its column of text", "text")
     streaming: bool = _help("read the corpus while training, for one that is larger than the disk", False)
-    shuffle_buffer: int = _help("sentences that are shuffled together when streaming", 100_000)
+    shuffle_buffer: int = _help("sentences of a stream that are shuffled together", 100_000)
     sentence_rule: str = _help("how lines are cut into sentences", "line", choices=list(SENTENCE_RULES))
     clean_wikitext: bool = _help("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
     keep_punctuation: bool = _help("leave punctuation in; grammar-induction benchmarks have none", True)
     max_length: int = _help("longer sentences, in tokens, are left out and counted; 150 for Chinese", 200)
-    tokenizer: str | None = _help("folder or Hub name; by default one is made from the corpus")
+    tokenizer: str | None = _help("folder or Hub name; by default made from the corpus, or a stream's beginning")
     vocab_size: int = _help("size of a vocabulary that is made", 30522)
     tokenizer_kind: str = _help(
         "kind of tokenizer that is made", "wordpiece", choices=["wordpiece", "character", "word"]

@@ -1,5 +1,6 @@
 """Gold trees for a look at F1 while training: words without traces and punctuation, unlabeled spans."""
 
+import os
 from dataclasses import dataclass
 
 import nltk
@@ -27,8 +28,10 @@ def read_treebank(path: str, half: str | None = None) -> list[GoldTree]:
         half: ``"even"`` or ``"odd"`` takes every other tree of the file, counted from 0; None takes all.
 
     Raises:
-        ValueError: naming file and line, for a line that is no tree, or if no tree is left.
+        ValueError: naming file and line, for a missing file or a line that is no tree, or if no tree is left.
     """
+    if not os.path.isfile(path):
+        raise ValueError(f"no treebank at {path!r}; give a file of bracketed trees, one a line")
     trees = [_read(line, path, number) for number, line in enumerate(read_sentences(path), start=1) if line]
     trees = trees[{None: 0, "even": 0, "odd": 1}[half] :: 1 if half is None else 2]
     trees = [tree for tree in trees if len(tree.words) > 1]

@@ -189,6 +189,10 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
         assert message in error_of([*options, "--corpus", str(file), *out])
     assert "must fit into tokens_per_batch" in error_of([*options, "--tokens_per_batch", "100", *out])
     assert "give --max_steps" in error_of([*options, "--streaming", *out])
+    assert "no treebank at" in error_of([*options, "--treebank", "trees.mrg", *out])
+    assert "no text at" in error_of([*options, "--validation", "missing.txt", *out])
+    assert "hidden_size" in error_of([*options, "--config_overrides", "hidden_size=7", *out])
+    assert "no model could be loaded" in error_of([*options, "--model", str(tmp_path), *out])
     assert not (tmp_path / "run").exists()
 
 
@@ -208,6 +212,7 @@ def test_a_tokenizer_must_fit_the_model(options, whole_run, tmp_path):
     arguments = [o for o in options if "hidden_size" not in o and o != "--config_overrides"]
     arguments += ["--model", str(whole_run / "model"), "--tokenizer", str(tmp_path / "big")]
     assert "the model room for" in error_of([*arguments, "--output", str(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_corpus_that_has_changed_is_noticed(options, corpus, tmp_path):

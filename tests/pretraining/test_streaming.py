@@ -73,3 +73,10 @@ def test_too_long_sentences_are_counted():
     epochs = make()
     until_idle(epochs.steps(0))
     assert epochs.num_too_long == 15
+
+
+def test_lines_that_were_read_before_do_not_move_the_beginning():
+    texts = IterableDataset.from_generator(lines, gen_kwargs={"files": ["0", "1", "2"]})
+    list(itertools.islice(texts, 70))
+    epochs = StreamedEpochs(texts, encode, 0, Limits(4, 12), Share(), collate, 20)
+    assert numbers(until_idle(epochs.steps(0))) == numbers(until_idle(make().steps(0)))
