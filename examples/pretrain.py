@@ -6,7 +6,7 @@
 
     texts ── lines ── sentences ── ids, word spans (cached) ── plan of the epoch ── steps ──► losses, update
       │                                                                                          │
-      └─ texts.py        corpus.py                batches.py, streaming.py            step.py, loop.py
+      └─ texts.py        corpus.py                batches.py, streaming.py            step.py, loop.py, state.py
 
 The same command goes on from the newest checkpoint of its ``--output``, and ends with a model in ``<output>/model``.
 """
@@ -19,9 +19,10 @@ import sys
 from pathlib import Path
 
 from pretraining.assembly import compare_with_unigrams, make_accelerator, make_run, read_data
-from pretraining.loop import Run, go_on, train
+from pretraining.loop import Run, train
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.report import model_card, plot
+from pretraining.state import go_on
 from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 

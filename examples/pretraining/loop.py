@@ -1,15 +1,12 @@
-"""The training loop: steps, points of the curves, evaluations, checkpoints, and going on where a run was."""
+"""The training loop: steps, points of the curves, evaluations, checkpoints."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator
-from safetensors.torch import load_model
 from transformers import PreTrainedTokenizerBase
 
 from pretraining.batches import Step
@@ -18,7 +15,8 @@ from pretraining.display import Display
 from pretraining.optimisation import learning_rates
 from pretraining.options import Options
 from pretraining.progress import Progress
-from pretraining.step import agree, take_step
+from pretraining.state import write_state
+from pretraining.step import Counts, Outcome, agree, take_step
 from pretraining.stopping import StopSignal
 
 MOST_SKIPPED = 20  # in a row
@@ -26,7 +24,12 @@ MOST_SKIPPED = 20  # in a row
 
 @dataclass
 class Run:
-    """Everything that a run trains with; ``position`` is this process's in the running epoch."""
+    """Everything that a run trains with.
+
+    Attributes:
+        position: this process's in the running epoch, None before its first step.
+        saved_step, saved_at: of the newest checkpoint; seconds of `time.monotonic`.
+    """
 
     accelerator: Accelerator
     options: Options
@@ -41,6 +44,8 @@ class Run:
     display: Display
     progress: Progress
     position: dict | None = None
+    saved_step: int | None = 0
+    saved_at: float = field(default_factory=time.monotonic)
 
     @property
     def is_over(self) -> bool:
@@ -50,36 +55,51 @@ class Run:
 
 def train(run: Run) -> bool:
     """Train to the end or until a signal asks to stop; whether the end was reached. A checkpoint is there then."""
-    stop, saved_at, saved_step = StopSignal(), time.monotonic(), run.progress.step
-    is_asked_to_stop = False
+    stop, accelerator, output = StopSignal(), run.accelerator, run.options.output
     for step, position in steps(run):
-        is_late = time.monotonic() - saved_at > 60 * run.options.output.save_minutes
+        is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
         started = time.monotonic()
-        counts = agree(run.accelerator, step, stop=stop.asked, save=is_late and run.accelerator.is_main_process)
-        if not counts.sentences:  # nobody has more of a streamed epoch
-            run.progress.epoch, run.position = run.progress.epoch + 1, None
+        counts = agree(accelerator, step, stop=stop.asked, save=is_late and accelerator.is_main_process)
+        if not counts.sentences:
+            end_stream(run)
             continue
-        outcome = take_step(
-            run.accelerator, run.model, run.optimizer, step, counts, run.options.training.max_grad_norm,
-            tree_weight=float(run.progress.step >= run.options.training.tree_warmup_steps),
-        )  # fmt: skip
-        run.schedule.step()
+        advance(run, step, counts, started)
         run.position = position
-        count_step(run, outcome, counts, time.monotonic() - started)
-        look(run)
-        is_asked_to_stop = counts.wishes["stop"]
-        every = run.options.output.save_steps
-        if counts.wishes["save"] or is_asked_to_stop or (every and run.progress.step % every == 0):
+        is_due = output.save_steps and run.progress.step % output.save_steps == 0
+        if is_due or counts.wishes["save"] or counts.wishes["stop"]:
             save(run)
-            saved_at, saved_step = time.monotonic(), run.progress.step
-        if is_asked_to_stop:
+        if counts.wishes["stop"]:
             break
     if run.is_over and not any(figures["step"] == run.progress.step for figures in run.progress.evaluations):
         evaluate(run)
-        saved_step = None
-    if saved_step != run.progress.step:
+        run.saved_step = None
+    if run.saved_step != run.progress.step:
         save(run)
     return run.is_over
+
+
+def advance(run: Run, step: Step, counts: Counts, started: float) -> None:
+    """One update, and all that is counted and shown of it."""
+    training = run.options.training
+    outcome = take_step(
+        run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm,
+        tree_weight=float(run.progress.step >= training.tree_warmup_steps),
+    )  # fmt: skip
+    run.schedule.step()
+    count_step(run, outcome, counts, time.monotonic() - started)
+    look(run)
+
+
+def end_stream(run: Run) -> None:
+    """No process has more of a streamed epoch.
+
+    Raises:
+        ValueError: if there was nothing in it.
+    """
+    if run.position is None:
+        raise ValueError(f"no sentence of 1 to {run.options.data.max_length} tokens in the streamed corpus; "
+                         "--sentence_rule cuts lines into sentences")  # fmt: skip
+    run.progress.epoch, run.position = run.progress.epoch + 1, None
 
 
 def steps(run: Run) -> Iterator[tuple[Step, dict]]:
@@ -94,7 +114,7 @@ def steps(run: Run) -> Iterator[tuple[Step, dict]]:
             run.progress.epoch, run.position = epoch + 1, None
 
 
-def count_step(run: Run, outcome, counts, seconds: float) -> None:
+def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> None:
     """Note what a step did; a step whose losses were not finite is left out, and too many of them end the run."""
     progress = run.progress
     if outcome.is_applied:
@@ -132,56 +152,5 @@ def evaluate(run: Run) -> None:
 
 
 def save(run: Run) -> None:
-    """A checkpoint: the model as `from_pretrained` reads it, and what going on needs beside it."""
-    accelerator = run.accelerator
-
-    def write(folder: Path) -> None:
-        own = {"position": run.position, "random": random_state()}
-        torch.save(own, folder / f"process-{accelerator.process_index}.pt")
-        if accelerator.is_main_process:
-            accelerator.unwrap_model(run.model).save_pretrained(folder)
-            run.tokenizer.save_pretrained(folder)
-            state = {"optimizer": run.optimizer.state_dict(), "schedule": run.schedule.state_dict()}
-            if accelerator.scaler is not None:
-                state["scaler"] = accelerator.scaler.state_dict()
-            torch.save(state, folder / "optimizer.pt")
-            (folder / "progress.json").write_text(json.dumps(run.progress.as_dict()), encoding="utf-8")
-
-    run.checkpoints.save(run.progress.step, write)
-
-
-def go_on(run: Run, checkpoint: Path) -> None:
-    """Bring a run to where the checkpoint is, to the bit.
-
-    Raises:
-        ValueError: if the corpus is another one.
-    """
-    accelerator = run.accelerator
-    progress = Progress(**json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
-    if progress.corpus != run.progress.corpus:
-        raise ValueError(f"the corpus has changed since {checkpoint}: it was {progress.corpus}, now it is "
-                         f"{run.progress.corpus}; bring the old one back, or give another --output")  # fmt: skip
-    model = accelerator.unwrap_model(run.model)
-    load_model(model, checkpoint / "model.safetensors")
-    state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
-    run.optimizer.load_state_dict(state["optimizer"])
-    run.schedule.load_state_dict(state["schedule"])
-    if accelerator.scaler is not None:
-        accelerator.scaler.load_state_dict(state["scaler"])
-    own = torch.load(checkpoint / f"process-{accelerator.process_index}.pt", map_location="cpu", weights_only=True)
-    run.progress, run.position = progress, own["position"]
-    set_random_state(own["random"])
-
-
-def random_state() -> dict[str, torch.Tensor]:
-    """Of the generators that the model draws from, on this process."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def set_random_state(state: dict[str, torch.Tensor]) -> None:
-    torch.set_rng_state(state["cpu"])
-    if "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"])
+    run.checkpoints.save(run.progress.step, lambda folder: write_state(run, folder))
+    run.saved_step, run.saved_at = run.progress.step, time.monotonic()

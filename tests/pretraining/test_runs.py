@@ -189,6 +189,8 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
         assert message in error_of([*options, "--corpus", str(file), *out])
     assert "must fit into tokens_per_batch" in error_of([*options, "--tokens_per_batch", "100", *out])
     assert "give --max_steps" in error_of([*options, "--streaming", *out])
+    stream = ["--streaming", "--max_steps", "2", "--corpus", str(giant), "--output", str(tmp_path / "stream")]
+    assert "in the streamed corpus" in error_of([*options, *stream])
     assert "no treebank at" in error_of([*options, "--treebank", "trees.mrg", *out])
     assert "no text at" in error_of([*options, "--validation", "missing.txt", *out])
     assert "hidden_size" in error_of([*options, "--config_overrides", "hidden_size=7", *out])

@@ -1,0 +1,61 @@
+"""What a checkpoint holds besides the model: optimizer, schedule, counts, each process's place and random numbers."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_model
+
+from pretraining.progress import Progress
+
+
+def write_state(run, folder: Path) -> None:
+    """Called on every process; the main one writes the model as `from_pretrained` reads it, and what all share."""
+    accelerator = run.accelerator
+    torch.save({"position": run.position, "random": random_state()}, folder / f"process-{accelerator.process_index}.pt")
+    if not accelerator.is_main_process:
+        return
+    accelerator.unwrap_model(run.model).save_pretrained(folder)
+    run.tokenizer.save_pretrained(folder)
+    state = {"optimizer": run.optimizer.state_dict(), "schedule": run.schedule.state_dict()}
+    if accelerator.scaler is not None:
+        state["scaler"] = accelerator.scaler.state_dict()
+    torch.save(state, folder / "optimizer.pt")
+    (folder / "progress.json").write_text(json.dumps(run.progress.as_dict()), encoding="utf-8")
+
+
+def go_on(run, checkpoint: Path) -> None:
+    """Bring a run to where the checkpoint is, to the bit.
+
+    Raises:
+        ValueError: if the corpus is another one.
+    """
+    accelerator = run.accelerator
+    progress = Progress(**json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
+    if progress.corpus != run.progress.corpus:
+        raise ValueError(f"the corpus has changed since {checkpoint}: it was {progress.corpus}, now it is "
+                         f"{run.progress.corpus}; bring the old one back, or give another --output")  # fmt: skip
+    model = accelerator.unwrap_model(run.model)
+    load_model(model, checkpoint / "model.safetensors")
+    state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
+    run.optimizer.load_state_dict(state["optimizer"])
+    run.schedule.load_state_dict(state["schedule"])
+    if accelerator.scaler is not None:
+        accelerator.scaler.load_state_dict(state["scaler"])
+    own = torch.load(checkpoint / f"process-{accelerator.process_index}.pt", map_location="cpu", weights_only=True)
+    run.progress, run.position, run.saved_step = progress, own["position"], progress.step
+    set_random_state(own["random"])
+
+
+def random_state() -> dict[str, torch.Tensor]:
+    """Of the generators that the model draws from, on this process."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, torch.Tensor]) -> None:
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"])
