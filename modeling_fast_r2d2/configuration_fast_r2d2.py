@@ -40,6 +40,9 @@ class FastR2D2Config(PreTrainedConfig):
             not.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
+        forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
+            fine-tuning (task loss on the forced and on the chart's root, language model, tree KL); pretraining has the
+            last two. What has weight 0 is not computed.
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
         pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
             sentence's ends.
@@ -47,8 +50,8 @@ class FastR2D2Config(PreTrainedConfig):
             language model, sentence pair.
 
     Raises:
-        ValueError: for sizes below 1, heads that do not divide ``hidden_size``, token ids outside the vocabulary,
-            and unknown ``encoding``, ``parser_type`` or ``tree_objective``.
+        ValueError: for sizes below 1, negative weights, heads that do not divide ``hidden_size``, token ids outside the
+            vocabulary, and unknown ``encoding``, ``parser_type`` or ``tree_objective``.
     """
 
     model_type = "fast_r2d2"
@@ -89,6 +92,10 @@ class FastR2D2Config(PreTrainedConfig):
     tie_decoder: bool = True
     tree_objective: str = "exact"
     num_tree_samples: int = 256
+    forced_loss_weight: float = 1.0
+    chart_loss_weight: float = 1.0
+    lm_loss_weight: float = 1.0
+    tree_loss_weight: float = 1.0
     classifier_dropout: float | None = None
     tie_word_embeddings: bool = True
     pad_token_id: int | None = 0
@@ -121,6 +128,9 @@ class FastR2D2Config(PreTrainedConfig):
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        for name in ("forced_loss_weight", "chart_loss_weight", "lm_loss_weight", "tree_loss_weight"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} and "

@@ -253,7 +253,15 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         return stack(self.model.embeddings.weight[[task_id]], left, right)[0]
 
     def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids):
-        """Language-model loss and tree loss of an encoded chart with all its cells."""
+        """Language-model loss and tree loss of an encoded chart, None for one whose weight is 0. The former needs a
+        chart with all its cells."""
+        weights = self.config.lm_loss_weight, self.config.tree_loss_weight
+        return (
+            self._lm_loss(batch, chart, encoded, input_ids) if weights[0] else None,
+            self._tree_loss(batch, chart, encoded) if weights[1] else None,
+        )
+
+    def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids: Tensor) -> Tensor:
         config, weight = self.config, self.model.embeddings.weight
         hidden = language_model_states(
             chart,
@@ -261,12 +269,20 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
             weight[[config.bos_token_id, config.eos_token_id]],
             lambda left, right: self.run_decoder(config.mask_token_id, left, right),
         )
-        lm_loss = language_model_loss(self.lm_head(hidden), input_ids[batch.sentences.is_token])
+        return language_model_loss(self.lm_head(hidden), input_ids[batch.sentences.is_token])
+
+    def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> Tensor:
         scores = batch.sentences.flatten(batch.split_scores)
-        if config.tree_objective == "exact":
-            return lm_loss, exact_tree_loss(chart, encoded, scores)
-        trees = sample_trees(chart, encoded, config.num_tree_samples)
-        return lm_loss, sampled_tree_loss(chart, trees, scores)
+        if self.config.tree_objective == "exact":
+            return exact_tree_loss(chart, encoded, scores)
+        return sampled_tree_loss(chart, sample_trees(chart, encoded, self.config.num_tree_samples), scores)
+
+    def weighted_sum(self, **losses: Tensor | None) -> Tensor | None:
+        """Sum of the losses that were computed, each times the config's ``<name>_loss_weight``; None without any."""
+        terms = [
+            getattr(self.config, f"{name}_loss_weight") * loss for name, loss in losses.items() if loss is not None
+        ]
+        return sum(terms) if terms else None
 
 
 class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
@@ -297,7 +313,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         chart, encoded = self.model.encode(batch, encoding)
         lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
         fields = self.model.describe(batch, chart, encoded)
-        return FastR2D2ForPreTrainingOutput(lm_loss + tree_loss, lm_loss, tree_loss, **fields)
+        loss = self.weighted_sum(lm=lm_loss, tree=tree_loss)
+        return FastR2D2ForPreTrainingOutput(loss, lm_loss, tree_loss, **fields)
 
 
 class ClassificationHead(nn.Module):
@@ -367,12 +384,21 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
     def _training_losses(self, batch, input_ids, labels, encoding) -> FastR2D2ClassifierOutput:
         if input_ids is None:
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
-        chart, encoded = self.model.encode(batch, "heuristic" if encoding == "heuristic" else "chart")
-        chart_logits, forced_logits = self._logits(chart, encoded), self._logits(*self.model.encode(batch, "forced"))
-        lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
-        loss = self._task_loss(forced_logits, labels) + self._task_loss(chart_logits, labels) + lm_loss + tree_loss
-        logits = forced_logits if encoding == "forced" else chart_logits
-        return FastR2D2ClassifierOutput(loss, logits, lm_loss, tree_loss)
+        config, losses, logits = self.config, {}, {}
+        if config.forced_loss_weight:
+            logits["forced"] = self._logits(*self.model.encode(batch, "forced"))
+            losses["forced"] = self._task_loss(logits["forced"], labels)
+        if config.chart_loss_weight or config.lm_loss_weight or config.tree_loss_weight:
+            method = "heuristic" if encoding == "heuristic" else "chart"
+            chart, encoded = self.model.encode(batch, method, reachable_only=not config.lm_loss_weight)
+            losses["lm"], losses["tree"] = self.self_supervised_losses(batch, chart, encoded, input_ids)
+            if config.chart_loss_weight:
+                logits[method] = self._logits(chart, encoded)
+                losses["chart"] = self._task_loss(logits[method], labels)
+        if not logits:
+            raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
+        shown = logits.get(encoding, next(iter(logits.values())))
+        return FastR2D2ClassifierOutput(self.weighted_sum(**losses), shown, losses.get("lm"), losses.get("tree"))
 
     def _logits(self, chart: Chart, encoded: Encoding) -> Tensor:
         return self.classifier(self.features(encoded.nodes.index_select(0, chart.roots)))

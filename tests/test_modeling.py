@@ -284,6 +284,47 @@ def test_pairs_are_classified_in_order(tiny_config, a_batch, tie_decoder):
     assert output.loss > output.lm_loss + output.tree_loss
 
 
+WEIGHTS = ("forced", "chart", "lm", "tree")
+CERTAIN = {
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0, "split_noise": 0.0,
+    "choice_noise": 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chosen", [[w] for w in WEIGHTS[:2]] + [["forced", "tree"], ["chart", "lm"], list(WEIGHTS)])
+@pytest.mark.parametrize("encoding", ["forced", "chart"])
+def test_fine_tuning_sums_the_losses_that_have_weight(tiny_config, tiny_model, a_batch, chosen, encoding, monkeypatch):
+    labels, weights = torch.tensor([0, 1, 0, 1, 1]), {"forced": 0.5, "chart": 2.0, "lm": 0.25, "tree": 3.0}
+    settings = tiny_config.to_dict() | CERTAIN
+    settings |= {f"{name}_loss_weight": weights[name] if name in chosen else 0.0 for name in WEIGHTS}
+    model = FastR2D2ForSequenceClassification(FastR2D2Config(**settings))
+    model.model.load_state_dict(tiny_model.model.state_dict())
+    model.lm_head.load_state_dict(tiny_model.lm_head.state_dict())
+    expected = {name: model.eval()(**a_batch, labels=labels, encoding=name).loss for name in ("forced", "chart")}
+    pretraining = FastR2D2ForPreTraining(FastR2D2Config(**tiny_config.to_dict() | CERTAIN)).train()
+    pretraining.load_state_dict(tiny_model.state_dict())
+    both = pretraining(**a_batch)
+    expected |= {"lm": both.lm_loss, "tree": both.tree_loss}
+    encoded = []
+    encode = model.model.encode
+    monkeypatch.setattr(
+        model.model, "encode", lambda batch, kind, **more: encoded.append(kind) or encode(batch, kind, **more)
+    )
+    output = model.train()(**a_batch, labels=labels, encoding=encoding)
+    torch.testing.assert_close(output.loss, sum(weights[name] * expected[name] for name in chosen))
+    assert (output.lm_loss is not None) == ("lm" in chosen) and (output.tree_loss is not None) == ("tree" in chosen)
+    assert sorted(encoded) == sorted({"forced" if name == "forced" else "chart" for name in chosen})
+
+
+def test_a_classifier_needs_a_task_loss(tiny_config, a_batch):
+    weights = {"forced_loss_weight": 0.0, "chart_loss_weight": 0.0}
+    model = FastR2D2ForSequenceClassification(FastR2D2Config(**tiny_config.to_dict() | weights)).train()
+    with pytest.raises(ValueError, match="a value above 0"):
+        model(**a_batch, labels=torch.tensor([0, 1, 0, 1, 1]))
+    with pytest.raises(ValueError, match="lm_loss_weight must be >= 0, got -1"):
+        FastR2D2Config(lm_loss_weight=-1.0)
+
+
 def test_sampled_tree_objective_trains(tiny_config, a_batch):
     config = FastR2D2Config(**{**tiny_config.to_dict(), "tree_objective": "sampled", "num_tree_samples": 8})
     model = FastR2D2ForPreTraining(config).train()

@@ -35,6 +35,9 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
             config.update_from_string(options.config_overrides)
             config = FastR2D2Config.from_dict(config.to_dict())  # checks the fields together
         model = FastR2D2ForPreTraining(config)
+    if {model.config.lm_loss_weight, model.config.tree_loss_weight} != {1.0}:
+        raise ValueError("pretraining has both losses, each with weight 1; lm_loss_weight and tree_loss_weight are for "
+                         "fine-tuning")  # fmt: skip
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return model.train()
