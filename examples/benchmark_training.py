@@ -140,12 +140,14 @@ def measure_memory(options: argparse.Namespace) -> None:
         queue = context.Queue()
         process = context.Process(target=_peak, args=(options, gradient_checkpointing, queue))
         process.start()
-        peaks[gradient_checkpointing] = queue.get()
         process.join()
+        if process.exitcode:
+            raise SystemExit(f"the measured process ended with {process.exitcode}; out of memory? Try fewer --tokens")
+        peaks[gradient_checkpointing] = queue.get()
     (added, total), (added_with, total_with) = peaks[False], peaks[True]
     print(f"peak memory, {options.size} size: a pass adds {added:.2f} GiB, with gradient checkpointing "
           f"{added_with:.2f} GiB, {added_with / added:.3f} of it; "
-          f"the whole process {total:.2f} and {total_with:.2f} GiB")  # fmt: skip
+          f"the whole process {total:.2f} and {total_with:.2f} GiB, {total_with / total:.3f}")  # fmt: skip
 
 
 def _peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> None:

@@ -77,12 +77,19 @@ def finish(run: Run, unigram: dict[str, float]) -> Path:
     run.accelerator.unwrap_model(run.model).save_pretrained(aside)
     run.tokenizer.save_pretrained(aside)
     plot(run.progress, unigram, aside / "training.png")
-    command = shlex.join(["python", *sys.argv])
-    card = model_card(run.options, run.progress, unigram, command, machine(run))
+    card = model_card(run.options, run.progress, unigram, command(run), machine(run))
     (aside / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     os.rename(aside, final)
     return final
+
+
+def command(run: Run) -> str:
+    """How the run was started, as far as it can be told: launchers leave processes and precision."""
+    processes, precision = run.accelerator.num_processes, run.accelerator.mixed_precision
+    launcher = f"torchrun --nproc_per_node {processes}" if processes > 1 else "python"
+    given = [] if "--mixed_precision" in sys.argv else ["--mixed_precision", precision]
+    return f"{launcher} {shlex.join([*sys.argv, *given])}"
 
 
 def machine(run: Run) -> str:

@@ -1,6 +1,7 @@
 """Configuration of Fast-R2D2 models."""
 
 from transformers import PreTrainedConfig
+from transformers.activations import ACT2FN
 
 ENCODINGS = ("forced", "chart", "heuristic")
 
@@ -51,7 +52,7 @@ class FastR2D2Config(PreTrainedConfig):
 
     Raises:
         ValueError: for sizes below 1, negative weights, heads that do not divide ``hidden_size``, token ids outside the
-            vocabulary, and unknown ``encoding``, ``parser_type`` or ``tree_objective``.
+            vocabulary, and unknown ``encoding``, ``parser_type``, ``tree_objective`` or ``hidden_act``.
     """
 
     model_type = "fast_r2d2"
@@ -142,6 +143,7 @@ class FastR2D2Config(PreTrainedConfig):
             ("encoding", ENCODINGS),
             ("parser_type", ("lstm", "transformer")),
             ("tree_objective", ("exact", "sampled")),
+            ("hidden_act", tuple(ACT2FN)),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

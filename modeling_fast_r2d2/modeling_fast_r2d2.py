@@ -146,9 +146,10 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         nesting = self._nesting(atom_spans, sentences)
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
-        if split_scores is None:
-            split_scores = self.parser(input_ids, sentences.lengths)
-        check_split_scores(split_scores, sentences)
+        is_given = split_scores is not None
+        split_scores = split_scores if is_given else self.parser(input_ids, sentences.lengths)
+        if is_given or not self.training:  # in training NaN reaches the loss, where loops look for it
+            check_split_scores(split_scores, sentences)
         leaves = (
             sentences.flatten(inputs_embeds) if input_ids is None else self.embeddings(input_ids[sentences.is_token])
         )

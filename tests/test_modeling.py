@@ -471,3 +471,16 @@ def test_five_thousand_tokens_and_one_token_are_encoded(tiny_model, encoding):
     with torch.no_grad():
         assert tiny_model.model(ids, encoding=encoding).pooler_output.isfinite().all()
         assert tiny_model.model(ids[:, :1], encoding=encoding).spans.shape == (1, 0, 2)
+
+
+def test_scores_that_are_not_finite_reach_the_loss_in_training_alone(tiny_config, a_batch):
+    """A training loop leaves such a step out; a prediction from such weights would mean nothing."""
+    model = FastR2D2ForPreTraining(tiny_config)
+    with torch.no_grad():
+        model.model.parser.score.weight.fill_(float("nan"))
+    assert model.train()(**a_batch).loss.isnan()
+    with pytest.raises(ValueError, match="NaN in split_scores"):
+        model.eval()(**a_batch)
+    given = torch.full((5, 8), float("nan"))
+    with pytest.raises(ValueError, match="NaN in split_scores"):
+        model.train()(**a_batch, split_scores=given)

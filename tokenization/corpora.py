@@ -2,8 +2,10 @@
 
 import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 JOINERS = {" @-@ ": "-", " @,@ ": ",", " @.@ ": "."}
 
@@ -50,15 +52,22 @@ def read_sentences(
         clean: applied to every line, such as `clean_wikitext`.
 
     Raises:
-        ValueError: naming file and line, where a file is not UTF-8.
+        ValueError: naming the file, where it is not UTF-8 (and the line), or a damaged ``.gz``.
         FileNotFoundError: for a missing file, when its turn comes.
     """
     for path in [paths] if isinstance(paths, str | Path) else paths:
         opener = gzip.open if str(path).endswith(".gz") else open
         with opener(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(_lines(file, path), start=1):
                 text = _decode(line, path, number)
                 yield clean(text) if clean else text
+
+
+def _lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
+    try:
+        yield from file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is no whole gzip file ({error}); pack or fetch it again") from error
 
 
 def _decode(line: bytes, path: str | Path, number: int) -> str:

@@ -3,11 +3,12 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs, set_seed
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
@@ -44,7 +45,10 @@ def make_accelerator(options: Options) -> Accelerator:
     return Accelerator(
         mixed_precision=options.training.mixed_precision, cpu=options.training.cpu,
         log_with=None if tracker == "none" else tracker, project_dir=options.output.output,
-        kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(gradient_as_bucket_view=True),
+            InitProcessGroupKwargs(timeout=timedelta(days=1)),  # others wait while the main process reads the corpus
+        ],
     )  # fmt: skip
 
 
@@ -60,6 +64,8 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             sentences_to_learn_from(texts, options.data), options.data, options.model
         )
         corpus = None if options.data.streaming else encode_corpus(texts, tokenizer, options.data)
+        if corpus is None:
+            check_stream(texts, tokenizer, options.data)
         validation = read_validation(tokenizer, options)
         if accelerator.is_main_process and begun_tokenizer(folder) is None:
             make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
@@ -76,6 +82,15 @@ def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions)
     return (sentence for line in lines for sentence in sentences_of([line["text"]], data))
 
 
+def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:
+    """Raise ValueError unless the beginning of a stream has a sentence to train on."""
+    encode = line_encoder(tokenizer, data)
+    lines = itertools.islice(texts, data.shuffle_buffer)
+    if not any(sentence["input_ids"] for line in lines for sentence in encode([line["text"]])):
+        raise ValueError(f"no sentence of 1 to {data.max_length} tokens in the first {data.shuffle_buffer:,} lines of "
+                         "the stream; --sentence_rule cuts lines into sentences")  # fmt: skip
+
+
 def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tuple[list[dict], list[str]]:
     """The first sentences of the validation files that are not too long, as features and as texts."""
     files = [name for source in options.data.validation or [] for name, *_ in files_of(source)]
@@ -88,9 +103,10 @@ def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tup
                 texts.append(text)
         if len(features) >= options.data.validation_sentences:
             break
+    limit = options.data.validation_sentences
     if files and not features:
         raise ValueError(f"no sentence of 1 to {options.data.max_length} tokens in {', '.join(files)}")
-    return features, texts
+    return features[:limit], texts[:limit]
 
 
 def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
@@ -103,7 +119,7 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
         begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
     trees = make_treebank(options.data)
     evaluation = Evaluation(
-        accelerator, model, data.tokenizer, limits, data.validation, data.validation_texts[: output.draw_trees],
+        accelerator, model, data.tokenizer, limits, data.validation, texts_to_draw(data, options),
         TreebankScorer(trees, model, data.tokenizer, limits) if trees else None, Path(output.output) / "trees.txt",
     )  # fmt: skip
     epochs = make_epochs(options, accelerator, data, limits)
@@ -119,6 +135,14 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
         Checkpoints(Path(output.output) / "checkpoints", output.keep_checkpoints, accelerator),
         Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
     )  # fmt: skip
+
+
+def texts_to_draw(data: Data, options: Options) -> list[str]:
+    """Of the validation text, or of the corpus where there is none."""
+    number = options.output.draw_trees
+    return data.validation_texts[:number] or list(
+        itertools.islice(sentences_to_learn_from(data.texts, options.data), number)
+    )
 
 
 def compare_with_unigrams(data: Data) -> dict[str, float]:

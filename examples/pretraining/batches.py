@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from pretraining.stopping import leave_signals_to_the_main_process
+
 Part = np.ndarray  # long, numbers of sentences
 POOL = 50  # steps in a pool: the larger, the less padding and the less random
 
@@ -49,11 +51,13 @@ class Step:
         batches: what the model takes, at least one.
         num_tokens, num_sentences: of all its batches together; 0 where the single batch is there only because every
             process must take part in an update, and counts for nothing.
+        num_left_out: too long sentences of a stream that were met on the way.
     """
 
     batches: list[dict[str, torch.Tensor]]
     num_tokens: int
     num_sentences: int
+    num_left_out: int = 0
 
 
 def plan_epoch(
@@ -101,10 +105,10 @@ class StepDataset(Dataset):
         )
 
 
-def make_step(parts: list[list[dict]], collate) -> Step | None:
+def make_step(parts: list[list[dict]], collate, num_left_out: int = 0) -> Step | None:
     """A step of some parts' features; None of no part."""
     lengths = [len(feature["input_ids"]) for part in parts for feature in part]
-    return Step([collate(part) for part in parts], sum(lengths), len(lengths)) if parts else None
+    return Step([collate(part) for part in parts], sum(lengths), len(lengths), num_left_out) if parts else None
 
 
 def idle_step(features: list[dict], collate) -> Step:
@@ -129,7 +133,7 @@ class PlannedEpochs:
         # A generator of its own: the loader draws from it, and the model's noise must not depend on loaders.
         loader = DataLoader(
             steps, batch_size=None, num_workers=self.num_workers, generator=torch.Generator(),
-            pin_memory=torch.cuda.is_available(),
+            worker_init_fn=leave_signals_to_the_main_process,
         )  # fmt: skip
         for number, step in enumerate(loader, start=first + 1):
             yield step, {"step": number}

@@ -34,7 +34,8 @@ class Checkpoints:
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             publish(aside, final)
-            for old in self._all()[self.keep :]:
+            later = [path for path in self._all() if path.name > final.name]  # damaged, or this would not be saved
+            for old in later + self._all()[len(later) + self.keep :]:
                 shutil.rmtree(old)
         self.accelerator.wait_for_everyone()
 

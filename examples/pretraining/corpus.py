@@ -64,7 +64,7 @@ def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Data
         partial(encode_column, encode=line_encoder(tokenizer, data)), batched=True, num_proc=data.num_proc,
         remove_columns=texts.column_names, new_fingerprint=Hasher.hash(what), desc="tokenize",
     )  # fmt: skip
-    lengths = np.asarray(rows.with_format("numpy")["length"], dtype=np.int64) if len(rows) else np.zeros(0, np.int64)
+    lengths = rows.data.column("length").to_numpy().astype(np.int64) if len(rows) else np.zeros(0, np.int64)
     is_too_long = lengths > data.max_length
     [kept] = np.nonzero((lengths > 0) & ~is_too_long)
     if not len(kept):

@@ -7,8 +7,10 @@ from tqdm import tqdm
 NAMES = {
     "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}", "tokens_per_second": "{:,.0f} tokens/s",
     "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
+    "left_out": "{:,} too long",
     "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}", "f1": "F1 {:.1f}",
 }  # fmt: skip
+RARE = ("skipped", "left_out")
 
 
 class Display:
@@ -46,5 +48,5 @@ class Display:
 
 def described(figures: dict[str, float]) -> str:
     """The figures that have a name here, in its order; what is zero and only a warning is left out."""
-    known = [(name, form) for name, form in NAMES.items() if name in figures and (name != "skipped" or figures[name])]
+    known = [(name, form) for name, form in NAMES.items() if name in figures and (name not in RARE or figures[name])]
     return ", ".join(form.format(figures[name]) for name, form in known)

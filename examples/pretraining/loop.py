@@ -29,6 +29,7 @@ class Run:
     Attributes:
         position: this process's in the running epoch, None before its first step.
         saved_step, saved_at: of the newest checkpoint; seconds of `time.monotonic`.
+        clock: when the loading of the running step's batches began.
     """
 
     accelerator: Accelerator
@@ -46,6 +47,7 @@ class Run:
     position: dict | None = None
     saved_step: int | None = 0
     saved_at: float = field(default_factory=time.monotonic)
+    clock: float = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -56,18 +58,20 @@ class Run:
 def train(run: Run) -> bool:
     """Train to the end or until a signal asks to stop; whether the end was reached. A checkpoint is there then."""
     stop, accelerator, output = StopSignal(), run.accelerator, run.options.output
+    run.clock = time.monotonic()
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
-        started = time.monotonic()
         counts = agree(accelerator, step, stop=stop.asked, save=is_late and accelerator.is_main_process)
         if not counts.sentences:
             end_stream(run)
             continue
-        advance(run, step, counts, started)
+        advance(run, step, counts)
         run.position = position
-        is_due = output.save_steps and run.progress.step % output.save_steps == 0
-        if is_due or counts.wishes["save"] or counts.wishes["stop"]:
+        is_due = counts.wishes["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
+        # In a row of bad steps, checkpoints would only push out the one from before it.
+        if counts.wishes["stop"] or (is_due and not run.progress.skipped_in_a_row):
             save(run)
+        run.clock = time.monotonic()
         if counts.wishes["stop"]:
             break
     if run.is_over and not any(figures["step"] == run.progress.step for figures in run.progress.evaluations):
@@ -78,7 +82,7 @@ def train(run: Run) -> bool:
     return run.is_over
 
 
-def advance(run: Run, step: Step, counts: Counts, started: float) -> None:
+def advance(run: Run, step: Step, counts: Counts) -> None:
     """One update, and all that is counted and shown of it."""
     training = run.options.training
     outcome = take_step(
@@ -86,7 +90,7 @@ def advance(run: Run, step: Step, counts: Counts, started: float) -> None:
         tree_weight=float(run.progress.step >= training.tree_warmup_steps),
     )  # fmt: skip
     run.schedule.step()
-    count_step(run, outcome, counts, time.monotonic() - started)
+    count_step(run, outcome, counts, time.monotonic() - run.clock)
     look(run)
 
 
@@ -117,6 +121,7 @@ def steps(run: Run) -> Iterator[tuple[Step, dict]]:
 def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> None:
     """Note what a step did; a step whose losses were not finite is left out, and too many of them end the run."""
     progress = run.progress
+    progress.left_out += counts.left_out
     if outcome.is_applied:
         progress.skipped_in_a_row = 0
         progress.add(outcome.losses, counts.tokens, counts.sentences, seconds)

@@ -30,10 +30,8 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
             raise ValueError("--config_overrides is for new models; edit the config.json of a copy of --model instead")
         check_fit(tokenizer, model.config)
     else:
-        config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
-        if options.config_overrides:
-            config.update_from_string(options.config_overrides)
-            config = FastR2D2Config.from_dict(config.to_dict())  # checks the fields together
+        config = make_config(tokenizer, options)
+        check_fit(tokenizer, config)
         model = FastR2D2ForPreTraining(config)
     if {model.config.lm_loss_weight, model.config.tree_loss_weight} != {1.0}:
         raise ValueError("pretraining has both losses, each with weight 1; lm_loss_weight and tree_loss_weight are for "
@@ -41,6 +39,19 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return model.train()
+
+
+def make_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
+    """Of a new model: its size, the tokenizer's ids, and what was said otherwise."""
+    config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
+    if not options.config_overrides:
+        return config
+    try:
+        config.update_from_string(options.config_overrides)
+        return FastR2D2Config.from_dict(config.to_dict())  # checks the fields together
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"--config_overrides {options.config_overrides!r}: {error}; give field=value,field=value with "
+                         "fields of FastR2D2Config that have numbers, words or true and false") from error  # fmt: skip
 
 
 def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) -> None:

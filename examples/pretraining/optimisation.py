@@ -53,6 +53,15 @@ def clip_gradients(optimizer: torch.optim.Optimizer, max_norm: float) -> dict[st
     return norms
 
 
+def forget_gradients(optimizer: torch.optim.Optimizer, name: str) -> None:
+    """Leave a group out of the next update altogether. With gradients of zero its moments would stay zero while AdamW
+    counts steps, so that the first real gradients would make updates of several times the learning rate."""
+    for group in optimizer.param_groups:
+        if group["name"] == name:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+
 def objective(
     sums: Tensor, num_tokens: int, num_sentences: int, num_processes: int, tree_weight: float = 1.0
 ) -> Tensor:

@@ -110,9 +110,14 @@ class Options:
         _at_least(1, {"max_length": data.max_length, "shuffle_buffer": data.shuffle_buffer})
         names = "sentences_per_batch tokens_per_batch accumulation epochs".split()
         _at_least(1, {name: getattr(training, name) for name in names})
-        _at_least(1, {name: getattr(self.output, name) for name in ("keep_checkpoints", "log_steps", "evaluate_steps")})
-        if training.max_steps is not None:
-            _at_least(1, {"max_steps": training.max_steps})
+        names = "keep_checkpoints log_steps evaluate_steps".split()
+        _at_least(1, {name: getattr(self.output, name) for name in names})
+        optional = {"max_steps": training.max_steps, "save_steps": self.output.save_steps, "num_proc": data.num_proc}
+        _at_least(1, {name: value for name, value in optional.items() if value is not None})
+        names = (
+            "learning_rate parser_learning_rate weight_decay warmup_steps tree_warmup_steps max_grad_norm seed".split()
+        )
+        _at_least(0, {name: getattr(training, name) for name in names} | {"num_workers": data.num_workers})
         if data.max_length > training.tokens_per_batch:
             raise ValueError(
                 f"a sentence of max_length {data.max_length} must fit into tokens_per_batch, got "
@@ -133,7 +138,7 @@ class Options:
         return asdict(self.data) | asdict(self.model) | asdict(self.training) | asdict(self.output)
 
 
-def _at_least(limit: int, values: dict[str, int]) -> None:
+def _at_least(limit: int, values: dict[str, float]) -> None:
     for name, value in values.items():
-        if value < limit:
+        if not value >= limit:
             raise ValueError(f"{name} must be >= {limit}, got {value}")

@@ -13,6 +13,7 @@ class Progress:
         tokens: trained on so far.
         seconds: spent in steps, over all sessions of the run.
         skipped: steps left out for losses that were not finite, ``skipped_in_a_row`` since the last good one.
+        left_out: too long sentences of a stream; those of a corpus that is there are counted in ``corpus``.
         corpus: sentences and tokens of the corpus, to notice another one.
         curve: a point every ``log_steps``, means over those steps.
         evaluations: a point every ``evaluate_steps``.
@@ -24,6 +25,7 @@ class Progress:
     seconds: float = 0.0
     skipped: int = 0
     skipped_in_a_row: int = 0
+    left_out: int = 0
     corpus: dict = field(default_factory=dict)
     curve: list[dict] = field(default_factory=list)
     evaluations: list[dict] = field(default_factory=list)
@@ -49,7 +51,7 @@ class Progress:
     def end_point(self, more: dict[str, float]) -> dict[str, float]:
         """Close a point of the curve; nothing is in it if all its steps were skipped."""
         sums, self.since_point = self.since_point, {}
-        point = {"step": self.step, "tokens": self.tokens, "skipped": self.skipped, **more}
+        point = {"step": self.step, "tokens": self.tokens, "skipped": self.skipped, "left_out": self.left_out, **more}
         if sums:
             point |= {
                 "lm_loss": sums["lm_loss"] / sums["tokens"],

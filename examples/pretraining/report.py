@@ -51,8 +51,9 @@ def model_card(options: Options, progress: Progress, unigram: dict[str, float], 
     last = progress.evaluations[-1] if progress.evaluations else {}
     rows = [
         ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
-        ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps, {progress.epoch} whole epochs"),
+        ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
+        ("too long sentences, left out", f"{progress.left_out + progress.corpus.get('too_long', 0):,}"),
         ("steps left out for losses that were not finite", f"{progress.skipped:,}"),
         ("validation LM loss, nats a token", _figure(last, "validation_lm_loss")),
         ("unigrams on the same text", _figure(unigram, "unigram_validation_loss")),

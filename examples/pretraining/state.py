@@ -12,7 +12,8 @@ from pretraining.progress import Progress
 def write_state(run, folder: Path) -> None:
     """Called on every process; the main one writes the model as `from_pretrained` reads it, and what all share."""
     accelerator = run.accelerator
-    torch.save({"position": run.position, "random": random_state()}, folder / f"process-{accelerator.process_index}.pt")
+    own = {"position": run.position, "random": random_state(accelerator.device)}
+    torch.save(own, folder / f"process-{accelerator.process_index}.pt")
     if not accelerator.is_main_process:
         return
     accelerator.unwrap_model(run.model).save_pretrained(folder)
@@ -44,18 +45,18 @@ def go_on(run, checkpoint: Path) -> None:
         accelerator.scaler.load_state_dict(state["scaler"])
     own = torch.load(checkpoint / f"process-{accelerator.process_index}.pt", map_location="cpu", weights_only=True)
     run.progress, run.position, run.saved_step = progress, own["position"], progress.step
-    set_random_state(own["random"])
+    set_random_state(own["random"], accelerator.device)
 
 
-def random_state() -> dict[str, torch.Tensor]:
+def random_state(device: torch.device) -> dict[str, torch.Tensor]:
     """Of the generators that the model draws from, on this process."""
     state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
     return state
 
 
-def set_random_state(state: dict[str, torch.Tensor]) -> None:
+def set_random_state(state: dict[str, torch.Tensor], device: torch.device) -> None:
     torch.set_rng_state(state["cpu"])
-    if "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)

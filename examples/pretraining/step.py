@@ -10,7 +10,7 @@ from accelerate.utils import send_to_device
 from torch import Tensor
 
 from pretraining.batches import Step
-from pretraining.optimisation import clip_gradients, objective
+from pretraining.optimisation import clip_gradients, forget_gradients, objective
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Counts:
 
     tokens: int
     sentences: int
+    left_out: int
     wishes: dict[str, bool]
 
 
@@ -32,9 +33,9 @@ class Outcome:
 
 def agree(accelerator: Accelerator, step: Step, **wishes: bool) -> Counts:
     """Count a step over all processes; a wish of one process is everybody's."""
-    own = [step.num_tokens, step.num_sentences, *wishes.values()]
+    own = [step.num_tokens, step.num_sentences, step.num_left_out, *wishes.values()]
     total = accelerator.reduce(torch.tensor(own, dtype=torch.long, device=accelerator.device), "sum").tolist()
-    return Counts(total[0], total[1], {name: value > 0 for name, value in zip(wishes, total[2:], strict=True)})
+    return Counts(*total[:3], {name: value > 0 for name, value in zip(wishes, total[3:], strict=True)})
 
 
 def take_step(
@@ -51,7 +52,7 @@ def take_step(
     for number, batch in enumerate(step.batches, start=1):
         is_last = number == len(step.batches)
         with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-            batch_sums = loss_sums(model, send_to_device(batch, accelerator.device, non_blocking=True))
+            batch_sums = loss_sums(model, send_to_device(batch, accelerator.device))
             if not step.num_sentences:
                 batch_sums = 0 * batch_sums
             share = objective(batch_sums, counts.tokens, counts.sentences, accelerator.num_processes, tree_weight)
@@ -59,7 +60,7 @@ def take_step(
         sums += batch_sums.detach()
     lm_sum, tree_sum = accelerator.reduce(sums, "sum").tolist()
     losses = {"lm_loss": lm_sum / counts.tokens, "tree_loss": tree_sum / counts.sentences}
-    return Outcome(losses, _update(accelerator, optimizer, losses, max_grad_norm))
+    return Outcome(losses, _update(accelerator, optimizer, losses, max_grad_norm, tree_weight))
 
 
 def loss_sums(model, batch: dict[str, Tensor]) -> Tensor:
@@ -73,10 +74,12 @@ def loss_sums(model, batch: dict[str, Tensor]) -> Tensor:
     return sums
 
 
-def _update(accelerator: Accelerator, optimizer, losses: dict[str, float], max_grad_norm: float) -> bool:
+def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: float, tree_weight: float) -> bool:
     """Clip and apply the gradient unless losses or gradient are not finite; all processes decide alike."""
     accelerator.unscale_gradients(optimizer)
     norms = clip_gradients(optimizer, max_grad_norm)
+    if not tree_weight:
+        forget_gradients(optimizer, "parser")
     is_finite = all(map(math.isfinite, losses.values()))
     # Under float16 the gradient scaler looks for infinite gradients itself, meets them while it finds its scale, and
     # must see them to do so.
@@ -84,5 +87,6 @@ def _update(accelerator: Accelerator, optimizer, losses: dict[str, float], max_g
         is_finite = is_finite and bool(torch.isfinite(torch.stack(list(norms.values()))).all())
     if is_finite or accelerator.scaler is not None:
         optimizer.step()
+        is_finite = is_finite and not accelerator.optimizer_step_was_skipped
     optimizer.zero_grad()
     return is_finite

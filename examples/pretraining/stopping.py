@@ -1,10 +1,10 @@
-"""SIGTERM and Ctrl-C: asked once, a run saves and ends well; asked twice, it ends at once."""
+"""SIGTERM and Ctrl-C: a run that is asked to stop saves and ends well; a second Ctrl-C ends it at once."""
 
 import signal
 
 
 class StopSignal:
-    """``asked`` becomes true at the first signal."""
+    """``asked`` becomes true at the first signal. SIGTERM may come twice, from a scheduler and from a launcher."""
 
     def __init__(self):
         self.asked = False
@@ -13,4 +13,10 @@ class StopSignal:
 
     def _receive(self, number, frame) -> None:
         self.asked = True
-        signal.signal(number, signal.SIG_DFL)
+        if number == signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def leave_signals_to_the_main_process(worker: int) -> None:
+    """For processes that load batches: a signal to the whole group must not end them before the last step."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})

@@ -2,12 +2,21 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from datasets import IterableDataset
 from datasets.distributed import split_dataset_by_node
 
 from pretraining.batches import Limits, Share, Step, idle_step, make_step, plan_epoch
+
+
+@dataclass
+class Pool:
+    """Sentences that are shuffled together, and how many too long ones stood between them."""
+
+    sentences: list[dict]
+    num_too_long: int = 0
 
 
 class StreamedEpochs:
@@ -23,7 +32,7 @@ class StreamedEpochs:
     ):
         self.texts = split_dataset_by_node(texts, rank=share.process, world_size=share.num_processes)
         self.encode, self.seed, self.limits, self.share = encode, seed, limits, share
-        self.collate, self.pool, self.num_too_long = collate, pool, 0
+        self.collate, self.pool = collate, pool
         self.beginning = copy.deepcopy(self.texts.state_dict())
 
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
@@ -31,26 +40,25 @@ class StreamedEpochs:
         at = position or {"pool": 0, "step": 0, "texts": self.beginning}
         self.texts.load_state_dict(at["texts"])
         lines, spare = iter(self.texts), [{"input_ids": [0]}]
-        while True:
-            at = {**at, "texts": copy.deepcopy(self.texts.state_dict())}
-            if not (pool := self._read_pool(lines)):
-                break
-            for number, parts in enumerate(self._plan(pool, epoch, at["pool"]), start=1):
+        while pool := self._read_pool(lines):
+            for number, parts in enumerate(self._plan(pool.sentences, epoch, at["pool"]), start=1):
                 if number > at["step"]:
-                    yield make_step(parts, self.collate), {**at, "step": number}
-            at, spare = {**at, "pool": at["pool"] + 1, "step": 0}, pool[:1]
+                    left_out = pool.num_too_long if number == 1 else 0
+                    yield make_step(parts, self.collate, left_out), {**at, "step": number}
+            spare = pool.sentences[:1]
+            at = {"pool": at["pool"] + 1, "step": 0, "texts": copy.deepcopy(self.texts.state_dict())}
         while True:
             yield idle_step(spare, self.collate), at
 
-    def _read_pool(self, lines: Iterator[dict]) -> list[dict]:
-        pool: list[dict] = []
+    def _read_pool(self, lines: Iterator[dict]) -> "Pool | None":
+        pool = Pool([])
         for line in lines:
             encoded = self.encode([line["text"]])
-            pool += [sentence for sentence in encoded if sentence["input_ids"]]
-            self.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in encoded)
-            if len(pool) >= self.pool:
+            pool.sentences.extend(sentence for sentence in encoded if sentence["input_ids"])
+            pool.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in encoded)
+            if len(pool.sentences) >= self.pool:
                 break
-        return pool
+        return pool if pool.sentences else None
 
     def _plan(self, pool: list[dict], epoch: int, number: int) -> Iterator[list[list[dict]]]:
         """Steps as lists of parts, of this process's own sentences only."""

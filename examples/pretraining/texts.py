@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from datasets import Dataset, DatasetDict, Features, IterableDataset, Value, load_dataset, load_from_disk
-from datasets.exceptions import DatasetGenerationError
+from datasets.exceptions import DatasetGenerationError, DatasetsError
 
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import read_sentences
@@ -73,7 +73,7 @@ def _read_dataset(source: str, data: DataOptions) -> Dataset | IterableDataset:
             dataset = dataset.to_iterable_dataset() if data.streaming else dataset
         else:
             dataset = load_dataset(source, data.corpus_config, split=data.corpus_split, streaming=data.streaming)
-    except (OSError, KeyError, ValueError) as error:  # datasets' own errors derive from these
+    except (OSError, KeyError, ValueError, DatasetsError) as error:
         raise ValueError(
             f"{source!r} is no folder of texts, and as a data set, split {data.corpus_split!r}, it could not be "
             f"loaded: {error}"

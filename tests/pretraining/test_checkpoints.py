@@ -64,6 +64,16 @@ def test_when_all_are_damaged_nothing_is_begun_anew(checkpoints):
         checkpoints.newest_good()
 
 
+def test_damaged_later_ones_do_not_push_out_good_ones(checkpoints):
+    for step in (3, 6, 9):
+        checkpoints.save(step, write(str(step)))
+    checkpoints.keep = 1
+    (checkpoints.folder / "checkpoint-000000009" / "weights").write_text("")
+    assert checkpoints.newest_good().name == "checkpoint-000000006"
+    checkpoints.save(7, write("7"))
+    assert names(checkpoints) == ["checkpoint-000000007"]
+
+
 def test_saving_again_replaces(checkpoints):
     checkpoints.save(1, write("one"))
     checkpoints.save(1, write("uno"))
@@ -95,6 +105,14 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
     with pytest.raises(ValueError, match="exists and is no run's folder"):
         check_folder(tmp_path / "thesis.tex", {"seed": 0})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_that_was_being_made_can_be_made(tmp_path, tokenizer):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    check_folder(tmp_path, {"seed": 0})
+    assert begun_tokenizer(tmp_path) is None
+    begin(tmp_path, {"seed": 0}, tokenizer)
+    assert begun_tokenizer(tmp_path) is not None
 
 
 def test_an_empty_folder_may_be_given(tmp_path, tokenizer):

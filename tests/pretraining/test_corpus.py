@@ -77,6 +77,15 @@ def test_invalid_utf8_is_refused_with_file_and_line(tmp_path):
         lines([tmp_path / "latin.txt"])
 
 
+def test_a_damaged_gzip_file_is_named(tmp_path):
+    whole = gzip.compress(b"the cat sleeps\n" * 1000)
+    (tmp_path / "cut.txt.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "plain.txt.gz").write_bytes(b"the cat sleeps\n")
+    for name in ("cut", "plain"):
+        with pytest.raises(ValueError, match=f"{name}.txt.gz is no whole gzip file"):
+            lines([tmp_path / f"{name}.txt.gz"])
+
+
 def test_sentences_are_cut_encoded_and_counted(tmp_path, tokenizer):
     (tmp_path / "c.txt").write_text(
         " = Heading = \nthe cat sleeps . the underold man walks .\n\n" + "the " * 30 + "\n", encoding="utf-8"

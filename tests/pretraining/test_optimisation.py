@@ -1,8 +1,10 @@
 import pytest
 import torch
-from pretraining.optimisation import clip_gradients, learning_rates, make_optimizer, make_schedule
+from pretraining.optimisation import clip_gradients, forget_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
 
 
 @pytest.fixture
@@ -36,6 +38,23 @@ def test_each_group_is_clipped_by_its_own_norm(tiny_model, optimizer):
     optimizer.zero_grad()
 
 
+def test_a_forgotten_group_begins_afresh(tiny_config):
+    """Its first update is of the learning rate's size, however late it comes."""
+    model = FastR2D2ForPreTraining(tiny_config)
+    optimizer = make_optimizer(model, TrainingOptions(parser_learning_rate=1e-2))
+    weight = model.model.parser.dense.weight
+    before = weight.detach().clone()
+    for step in range(50):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.full_like(parameter, 0.5)
+        if step < 49:
+            forget_gradients(optimizer, "parser")
+        optimizer.step()
+        assert step == 49 or torch.equal(weight, before)
+    assert (weight - before * (1 - 1e-4)).abs().max().item() == pytest.approx(1e-2, rel=1e-3)
+
+
 def test_rates_rise_and_fall_linearly(optimizer):
     schedule, seen = make_schedule(optimizer, warmup_steps=4, num_steps=12), []
     for _ in range(12):
@@ -64,6 +83,9 @@ def test_points_of_the_curve_are_means_over_tokens_and_sentences():
         ({}, {"epochs": 0}, "epochs must be >= 1, got 0"),
         ({"max_length": 0}, {}, "max_length must be >= 1"),
         ({"max_length": 300}, {"tokens_per_batch": 200}, "must fit into tokens_per_batch, got 200"),
+        ({}, {"seed": -1}, "seed must be >= 0, got -1"),
+        ({}, {"learning_rate": float("nan")}, "learning_rate must be >= 0, got nan"),
+        ({"num_proc": 0}, {}, "num_proc must be >= 1"),
         ({"streaming": True}, {}, "give --max_steps"),
         ({"streaming": True, "num_workers": 1}, {"max_steps": 5}, "leave --num_workers at 0"),
     ],

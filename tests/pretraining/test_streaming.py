@@ -69,10 +69,27 @@ def test_a_process_without_lines_is_idle_but_takes_part():
     assert (step.num_tokens, step.num_sentences, len(step.batches)) == (0, 0, 1)
 
 
-def test_too_long_sentences_are_counted():
+@pytest.mark.parametrize("first, second", [(1, 1), (1, 4), (5, 2), (8, 3), (13, 6)])
+def test_a_stream_goes_on_again_and_again(first, second):
+    whole = until_idle(make().steps(0))
+    _, position = whole[first - 1]
+    _, position = until_idle(make().steps(0, position))[second - 1]
+    assert numbers(until_idle(make().steps(0, position))) == numbers(whole[first + second :])
+
+
+@pytest.mark.parametrize("taken", [1, 3, 9])
+def test_a_later_epoch_goes_on(taken):
     epochs = make()
     until_idle(epochs.steps(0))
-    assert epochs.num_too_long == 15
+    whole = until_idle(epochs.steps(1))
+    assert numbers(until_idle(make().steps(1, whole[taken - 1][1]))) == numbers(whole[taken:])
+
+
+@pytest.mark.parametrize("taken", [0, 1, 13, 30])
+def test_too_long_sentences_are_counted_once(taken):
+    steps = until_idle(make().steps(0))
+    rest = until_idle(make().steps(0, steps[taken - 1][1])) if taken else steps
+    assert sum(step.num_left_out for step, _ in steps[:taken] + rest) == 15
 
 
 def test_lines_that_were_read_before_do_not_move_the_beginning():
