@@ -18,17 +18,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from benchmark import medians
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoTokenizer, set_seed
+
+from modeling_fast_r2d2 import bundled_checkpoint
+from modeling_fast_r2d2.chart import merge_ranks, plan_chart
 from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.corpus import encode_corpus
 from pretraining.models import make_model
 from pretraining.optimisation import clip_gradients, make_optimizer
 from pretraining.options import DataOptions, ModelOptions, TrainingOptions
 from pretraining.texts import read_texts
-from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoTokenizer, set_seed
-
-from modeling_fast_r2d2 import bundled_checkpoint
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 Shape = tuple[tuple[int, ...], tuple[int, ...]]

@@ -18,13 +18,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from transformers import HfArgumentParser
+from transformers.utils.logging import disable_progress_bar
+
 from pretraining.assembly import compare_with_unigrams, make_accelerator, make_run, read_data
 from pretraining.loop import Run, train
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.report import model_card, plot
 from pretraining.state import go_on
-from transformers import HfArgumentParser
-from transformers.utils.logging import disable_progress_bar
 
 
 def parse_options(arguments: list[str] | None = None) -> Options:

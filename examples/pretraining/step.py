@@ -67,9 +67,8 @@ def loss_sums(model, batch: dict[str, Tensor]) -> Tensor:
     """``(2,)`` float32: language-model loss summed over tokens, tree loss summed over sentences."""
     output = model(**batch)
     sums = torch.stack([output.lm_loss * batch["attention_mask"].sum(), output.tree_loss * len(batch["input_ids"])])
-    if (
-        batch["input_ids"].shape[1] == 1
-    ):  # no split: parser and choice have no part in this, and processes wait for them
+    has_splits = batch["input_ids"].shape[1] > 1
+    if not has_splits:  # parser and choice have no part in the losses, and other processes wait for their gradients
         sums = sums + 0 * sum(parameter.sum() for parameter in model.parameters())
     return sums
 

@@ -9,7 +9,6 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "examples")]
 
 from driver import CONTEXT  # noqa: E402
-
 from tokenization_fast_r2d2 import train_tokenizer  # noqa: E402
 
 CONTEXT.set_forkserver_preload(["pretrain", "driver"])

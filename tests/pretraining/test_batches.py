@@ -3,6 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pretraining.batches import Limits, PlannedEpochs, Share, cut, plan_epoch
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=200).map(np.array)

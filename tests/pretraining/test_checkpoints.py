@@ -1,8 +1,9 @@
 import pytest
 from accelerate import Accelerator
+from transformers import AutoTokenizer
+
 from pretraining.checkpoints import Checkpoints, damage
 from pretraining.run_folder import begin, begun_tokenizer, check_folder
-from transformers import AutoTokenizer
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@ import gzip
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
+from transformers import AutoTokenizer
+
 from pretraining.corpus import encode_corpus, without_tokens
 from pretraining.options import DataOptions
 from pretraining.texts import read_texts
-from transformers import AutoTokenizer
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from pretraining.batches import Limits
-from pretraining.evaluation import TreebankScorer, draw_trees, unigram_figures, validation_losses
-from pretraining.treebank import GoldTree, read_treebank, sentence_f1
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from pretraining.batches import Limits
+from pretraining.evaluation import TreebankScorer, draw_trees, unigram_figures, validation_losses
+from pretraining.treebank import GoldTree, read_treebank, sentence_f1
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, task_token_ids
 
 

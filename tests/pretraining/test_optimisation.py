@@ -1,10 +1,10 @@
 import pytest
 import torch
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.optimisation import clip_gradients, forget_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
-
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import shutil
 import pretrain as pretrain_script
 import pytest
 import torch
-from driver import last_output, pretrain
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from driver import last_output, pretrain
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 
 NO_CHANCE = (

@@ -2,6 +2,7 @@ import itertools
 
 import pytest
 from datasets import IterableDataset
+
 from pretraining.batches import Limits, Share
 from pretraining.streaming import StreamedEpochs
 
