@@ -5,7 +5,7 @@ from pathlib import Path
 
 from huggingface_hub import ModelCardData
 
-from pretraining.options import Options
+from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
 
 
@@ -59,7 +59,7 @@ def model_card(options: Options, progress: Progress, unigram: dict[str, float], 
         ("unigrams on the same text", _figure(unigram, "unigram_validation_loss")),
         ("unigram entropy of the training text", _figure(unigram, "unigram_entropy")),
         ("validation tree KL, nats a token", _figure(last, "validation_tree_loss")),
-        ("sentence F1 of the parser's trees", _figure(last, "f1", "{:.1f}")),
+        (f"sentence F1 of the parser's trees on {describe_treebank(options.data)}", _figure(last, "f1", "{:.1f}")),
     ]  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
     return (
@@ -78,6 +78,11 @@ def model_card(options: Options, progress: Progress, unigram: dict[str, float], 
 def describe_corpus(sources: list[str], counts: dict[str, int]) -> str:
     sizes = ": {sentences:,} sentences, {tokens:,} tokens".format(**counts) if counts else ", streamed"
     return ", ".join(sources) + sizes
+
+
+def describe_treebank(data: DataOptions) -> str:
+    half = f", lines of {data.treebank_half} number" if data.treebank_half else ""
+    return f"{data.treebank and Path(data.treebank).name}{half}"
 
 
 def _figure(figures: dict[str, float], name: str, form: str = "{:.3f}") -> str | None:
