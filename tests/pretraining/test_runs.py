@@ -109,7 +109,7 @@ def test_neither_processes_nor_accumulation_change_the_weights(options, tmp_path
 def test_several_processes_go_on_as_one_run(options, tmp_path):
     whole, killed = (["--output", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*options, *whole], num_processes=2) == [0, 0]
-    assert pretrain([*options, *killed], at=("step", 5, "SIGKILL"), num_processes=2) == [-9, -9]
+    assert 0 not in pretrain([*options, *killed], at=("step", 5, "SIGKILL"), num_processes=2)
     assert pretrain([*options, *killed], num_processes=2) == [0, 0]
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
 
