@@ -112,8 +112,8 @@ def measure_step(options: argparse.Namespace) -> None:
 def measure_preparation(training: Training, step_seconds: float) -> None:
     """Loading and collating batches, planning their charts, as a share of a step."""
     start = time.perf_counter()
-    training.epochs.plan(0)
-    epoch = (time.perf_counter() - start) / len(training.epochs.plan(0))
+    num_steps = len(training.epochs.plan(0))
+    epoch = (time.perf_counter() - start) / num_steps
     loading, planning, start = [], [], time.perf_counter()
     for step, _ in itertools.islice(training.epochs.steps(0), 40):
         loading.append(time.perf_counter() - start)

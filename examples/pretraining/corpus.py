@@ -14,7 +14,8 @@ from transformers import PreTrainedTokenizerBase
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, encode_sentences
 
-# No piece is longer (WordPiece turns longer words into [UNK]), so a text with so many characters a token is too long.
+# A text of more characters for each token of the limit is no sentence; it is left out unseen, for tokenizing a giant
+# line takes many times its size. Rarely can such a text have few tokens: a word of over 100 letters is one [UNK].
 CHARACTERS_PER_TOKEN = 100
 
 

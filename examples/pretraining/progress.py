@@ -36,7 +36,7 @@ class Progress:
         self.step += 1
         self.tokens += tokens
         self.seconds += seconds
-        amounts = {"steps": 1, "tokens": tokens, "sentences": sentences, "seconds": seconds}
+        amounts = {"tokens": tokens, "sentences": sentences, "seconds": seconds}
         amounts |= {"lm_loss": losses["lm_loss"] * tokens, "tree_loss": losses["tree_loss"] * sentences}
         for name, amount in amounts.items():
             self.since_point[name] = self.since_point.get(name, 0.0) + amount

@@ -35,7 +35,7 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
     try:
         return Dataset.from_generator(read_lines, features=columns, gen_kwargs={"files": files})
     except DatasetGenerationError as error:
-        if isinstance(error.__cause__, ValueError):  # ours, about the file; an empty file is reported later
+        if isinstance(error.__cause__, ValueError):  # ours, about the file
             raise error.__cause__ from None
         raise
 
