@@ -1,4 +1,8 @@
-"""Sentences to token ids and word spans."""
+"""Sentences to token ids and word spans.
+
+Part of `tokenization_fast_r2d2`; it lies here because what travels with a checkpoint, pipelines and embeddings, needs
+it where neither package is installed.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -93,3 +97,6 @@ def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> Non
             f"{len(empty)} of {len(rows['input_ids'])} sentences have no text, the first is number "
             f"{empty[0] + 1}; each becomes one {unk_token}"
         )
+
+
+__all__ = ["encode_sentences", "word_spans"]
