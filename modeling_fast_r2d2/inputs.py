@@ -75,6 +75,37 @@ def read_sentences(tokens: Tensor, attention_mask: Tensor | None, pad_token_id: 
     return Sentences(lengths, is_token)
 
 
+def split_pairs(
+    input_ids: Tensor, token_type_ids: Tensor, pad_token_id: int, attention_mask: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Pairs as tokenizers write them, one row each, to one row a sentence.
+
+    Args:
+        input_ids, attention_mask: ``(batch, seq_len)``, as for `read_sentences`, but padding may be on either side.
+        token_type_ids: ``(batch, seq_len)``, 0 on tokens of the first sentence and 1 on those of the second.
+
+    Returns:
+        ``input_ids`` and ``attention_mask``, ``(batch, 2, longest sentence)``.
+
+    Raises:
+        ValueError: naming the row, for other shapes, and for pairs of which one sentence has no token.
+    """
+    if attention_mask is None:
+        attention_mask = input_ids != pad_token_id
+    shapes = [tuple(tensor.shape) for tensor in (input_ids, token_type_ids, attention_mask)]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+        listed = ", ".join(map(str, shapes))
+        raise ValueError(f"input_ids, token_type_ids and attention_mask must be (batch, seq_len), got {listed}")
+    sides = torch.stack([token_type_ids == 0, token_type_ids == 1], dim=1) & attention_mask.bool()[:, None]
+    lengths = sides.sum(-1)  # (batch, 2)
+    remedy = "give both texts to the tokenizer, whose token_type_ids tell them apart"
+    refuse_rows((lengths == 0).any(1), "a pair with a sentence of no token", remedy)
+    is_token = torch.arange(int(lengths.max()), device=lengths.device) < lengths[..., None]
+    pairs = input_ids.new_full(is_token.shape, pad_token_id)
+    pairs[is_token] = input_ids[:, None].expand(-1, 2, -1)[sides]
+    return {"input_ids": pairs, "attention_mask": is_token.long()}
+
+
 def check_atom_spans(atom_spans: Tensor, lengths: Tensor) -> None:
     """Raise ValueError unless spans are ``(batch, max_spans, 2)`` long, inclusive, in the sentence, padded with -1."""
     if atom_spans.dim() != 3 or atom_spans.shape[0] != len(lengths) or atom_spans.shape[2] != 2:

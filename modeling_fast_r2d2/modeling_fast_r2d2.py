@@ -24,6 +24,7 @@ from .inputs import (
     check_split_scores,
     read_sentences,
     refuse_rows,
+    split_pairs,
 )
 from .objectives import (
     LanguageModelHead,
@@ -341,8 +342,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         self.classifier = ClassificationHead(config)
         self.post_init()
 
-    def rows(self, name: str, value: Tensor) -> Tensor:
-        """An input of `forward` with one row a sentence."""
+    def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
+        """Inputs of `forward` with one row a sentence."""
         raise NotImplementedError
 
     def features(self, roots: Tensor) -> Tensor:
@@ -375,7 +376,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             "inputs_embeds": inputs_embeds,
             "split_scores": split_scores,
         }
-        inputs = {name: None if value is None else self.rows(name, value) for name, value in inputs.items()}
+        given = {name: value for name, value in inputs.items() if value is not None}
+        inputs |= self.by_sentence(given, token_type_ids)
         batch = self.model.embed(**inputs)
         if self.training and labels is not None:
             return self._training_losses(batch, inputs["input_ids"], labels, encoding)
@@ -418,8 +420,8 @@ class FastR2D2ForSequenceClassification(FastR2D2Classifier):
 
     _auto_class = "AutoModelForSequenceClassification"
 
-    def rows(self, name: str, value: Tensor) -> Tensor:
-        return value
+    def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
+        return inputs
 
     def features(self, roots: Tensor) -> Tensor:
         return roots
@@ -430,14 +432,23 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
 
     Inputs have an axis of the pair's two sentences after the batch's: ``input_ids`` is ``(batch, 2, seq_len)``,
     ``atom_spans`` ``(batch, 2, max_spans, 2)`` and so on. Errors count rows over both: pair ``b`` is 2b and 2b + 1.
+    Or they are what a tokenizer makes of two texts: ``input_ids`` ``(batch, seq_len)`` with ``token_type_ids``, 0 on
+    the first sentence and 1 on the second; then there are no ``atom_spans``.
     """
 
     _auto_class = "AutoModelForNextSentencePrediction"
 
-    def rows(self, name: str, value: Tensor) -> Tensor:
-        if value.dim() < 3 or value.shape[1] != 2:
-            raise ValueError(f"{name} must be (batch, 2, ...), a pair's two sentences, got {tuple(value.shape)}")
-        return value.flatten(0, 1)
+    def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
+        is_in_one_row = "input_ids" in inputs and inputs["input_ids"].dim() == 2
+        if is_in_one_row and token_type_ids is not None and inputs.keys() <= {"input_ids", "attention_mask"}:
+            inputs = split_pairs(**inputs, token_type_ids=token_type_ids, pad_token_id=self.config.pad_token_id)
+        for name, value in inputs.items():
+            if value.dim() < 3 or value.shape[1] != 2:
+                raise ValueError(
+                    f"{name} must be (batch, 2, ...), a pair's two sentences, or input_ids (batch, seq_len) with "
+                    f"token_type_ids and without atom_spans, got {tuple(value.shape)}"
+                )
+        return {name: value.flatten(0, 1) for name, value in inputs.items()}
 
     def features(self, roots: Tensor) -> Tensor:
         return self.run_decoder(self.config.pair_token_id, roots[0::2], roots[1::2])

@@ -284,6 +284,31 @@ def test_pairs_are_classified_in_order(tiny_config, a_batch, tie_decoder):
     assert output.loss > output.lm_loss + output.tree_loss
 
 
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4), left=st.booleans(),
+)  # fmt: skip
+def test_pairs_in_one_row_are_the_same_pairs(tiny_config, lengths, left):
+    set_seed(0)
+    model = FastR2D2ForPairClassification(tiny_config).eval()
+    pairs = [[torch.randint(20, 100, (n,)) for n in pair] for pair in lengths]
+    width = max(map(sum, lengths))
+
+    def in_one_row(parts: list[torch.Tensor]) -> torch.Tensor:
+        row = torch.cat(parts)
+        padding = row.new_zeros(width - len(row))
+        return torch.cat([padding, row] if left else [row, padding])
+
+    flat = {
+        "input_ids": torch.stack([in_one_row(pair) for pair in pairs]),
+        "attention_mask": torch.stack([in_one_row([torch.ones_like(part) for part in pair]) for pair in pairs]),
+        "token_type_ids": torch.stack([in_one_row([torch.zeros_like(a), torch.ones_like(b)]) for a, b in pairs]),
+    }
+    split = torch.nn.utils.rnn.pad_sequence([part for pair in pairs for part in pair], batch_first=True)
+    expected = model(split.unflatten(0, (-1, 2))).logits
+    torch.testing.assert_close(model(**flat).logits, expected)
+    torch.testing.assert_close(model(flat["input_ids"], token_type_ids=flat["token_type_ids"]).logits, expected)
+
+
 WEIGHTS = ("forced", "chart", "lm", "tree")
 CERTAIN = {
     "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0, "split_noise": 0.0,
@@ -426,6 +451,13 @@ def test_pairs_of_another_shape_are_refused(tiny_config):
     model = FastR2D2ForPairClassification(tiny_config).eval()
     with pytest.raises(ValueError, match=r"input_ids must be \(batch, 2, ...\).* got \(2, 3\)"):
         model(torch.tensor([[30, 31, 32], [33, 34, 35]]))
+    ids, types = torch.tensor([[30, 31, 32], [33, 34, 35]]), torch.tensor([[0, 0, 1], [0, 0, 0]])
+    with pytest.raises(ValueError, match="row 1 of the batch has a pair with a sentence of no token"):
+        model(ids, token_type_ids=types)
+    with pytest.raises(ValueError, match=r"must be \(batch, seq_len\), got \(2, 3\), \(1, 3\)"):
+        model(ids, token_type_ids=types[:1])
+    with pytest.raises(ValueError, match="without atom_spans"):
+        model(ids, token_type_ids=types, atom_spans=torch.tensor([[[0, 1]], [[0, 1]]]))
 
 
 def test_pretraining_refuses_forced_encoding(tiny_model, a_batch):

@@ -68,8 +68,10 @@ def train_tokenizer(
     pieces = sorted(set(tokenizer.get_vocab()) - {*specials, NO_TEXT})
     tokenizer.model = new_model({piece: number for number, piece in enumerate([*specials, *pieces])})
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right", **SPECIAL_TOKENS
-    )
+        tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
+        **SPECIAL_TOKENS,
+    )  # fmt: skip
 
 
 def _blank_tokenizer(kind: str, lowercase: bool) -> tuple[Tokenizer, Callable[..., models.Model], type]:
