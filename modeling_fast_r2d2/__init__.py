@@ -19,6 +19,7 @@ from .modeling_fast_r2d2 import (
     FastR2D2Model,
     FastR2D2PreTrainedModel,
 )
+from .optimisation import parameter_groups
 from .trees import BinaryTree
 
 FastR2D2Config.register_for_auto_class()
@@ -52,4 +53,5 @@ __all__ = [
     "FastR2D2Model",
     "FastR2D2PreTrainedModel",
     "bundled_checkpoint",
+    "parameter_groups",
 ]

@@ -1,38 +1,19 @@
-"""Two groups of parameters, their learning rates, clipping, and the objective over global counts."""
+"""Encoder and parser in groups of their own: schedule, clipping, and the objective over global counts."""
 
 import torch
 from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
+from modeling_fast_r2d2 import parameter_groups
 from pretraining.options import TrainingOptions
 
 GROUPS = ("encoder", "parser")
 
-# Trees and losses do not change when all scores of a sentence rise alike, so the gradient of their bias is rounding
-# errors alone, which AdamW would blow up to steps of a full learning rate.
-WITHOUT_GRADIENT = "model.parser.score.bias"
-
-
-def parameter_groups(model: nn.Module) -> dict[str, dict[str, nn.Parameter]]:
-    """Named parameters of encoder (heads included) and parser that are trained."""
-    groups: dict[str, dict[str, nn.Parameter]] = {name: {} for name in GROUPS}
-    for name, parameter in model.named_parameters():
-        if name == WITHOUT_GRADIENT:
-            continue
-        groups["parser" if name.startswith("model.parser.") else "encoder"][name] = parameter
-    return groups
-
 
 def make_optimizer(model: nn.Module, options: TrainingOptions) -> torch.optim.AdamW:
     """AdamW with a learning rate for each group and no decay on biases."""
-    rates = {"encoder": options.learning_rate, "parser": options.parser_learning_rate}
-    groups = []
-    for group, parameters in parameter_groups(model).items():
-        biases = {name for name in parameters if "bias" in name.rpartition(".")[2]}  # an LSTM's are bias_ih_l0, ...
-        for decay, names in ((options.weight_decay, parameters.keys() - biases), (0.0, biases)):
-            members = [parameter for name, parameter in parameters.items() if name in names]
-            groups.append({"params": members, "lr": rates[group], "weight_decay": decay, "name": group})
-    return torch.optim.AdamW(groups)
+    rates = options.learning_rate, options.parser_learning_rate
+    return torch.optim.AdamW(parameter_groups(model, *rates, options.weight_decay))
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, warmup_steps: int, num_steps: int):
