@@ -26,7 +26,10 @@ FastR2D2Config.register_for_auto_class()
 AutoConfig.register("fast_r2d2", FastR2D2Config)
 AutoModel.register(FastR2D2Config, FastR2D2Model)
 AutoModelForPreTraining.register(FastR2D2Config, FastR2D2ForPreTraining)
-AutoModelForSequenceClassification.register(FastR2D2Config, FastR2D2ForSequenceClassification)
+# Of several classes, transformers takes the one that a checkpoint's `architectures` names, and else the first.
+AutoModelForSequenceClassification.register(
+    FastR2D2Config, (FastR2D2ForSequenceClassification, FastR2D2ForPairClassification)
+)
 AutoModelForNextSentencePrediction.register(FastR2D2Config, FastR2D2ForPairClassification)
 
 

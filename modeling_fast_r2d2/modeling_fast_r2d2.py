@@ -240,6 +240,8 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         super().__init__(config)
         self.model = FastR2D2Model(config)
         self.lm_head = LanguageModelHead(config)
+        if config.tie_word_embeddings:  # one tensor in a file; `Trainer` need not miss the other
+            self._keys_to_ignore_on_save = list(self._tied_weights_keys)
         if not config.tie_decoder:
             self.decoder_stack = CompositionStack(config)
 
@@ -436,7 +438,7 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
     the first sentence and 1 on the second; then there are no ``atom_spans``.
     """
 
-    _auto_class = "AutoModelForNextSentencePrediction"
+    _auto_class = "AutoModelForSequenceClassification"  # for a saved pair model this class is that one
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
         is_in_one_row = "input_ids" in inputs and inputs["input_ids"].dim() == 2

@@ -1,0 +1,1 @@
+"""The parts of `run_glue.py`: tasks, data, features, metrics, reports."""

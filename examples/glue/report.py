@@ -1,0 +1,116 @@
+"""What a task's training left: scores by epoch, a table, JSON, and a model card."""
+
+import json
+import os
+from pathlib import Path
+
+from huggingface_hub import EvalResult, ModelCardData
+from transformers import Trainer
+
+from glue.options import FineTuningArguments, GlueOptions
+from glue.tasks import Task
+
+USAGE = """\
+```python
+from transformers import pipeline
+
+classify = pipeline("text-classification", model="{place}", trust_remote_code=True)
+print(classify({example}))
+```
+"""
+
+
+def results(task: Task, trainer: Trainer, options: GlueOptions, arguments: FineTuningArguments) -> dict:
+    """Scores of each epoch and of the best one, whose weights the trainer holds at the end; times; settings."""
+    epochs: dict[float, dict] = {}
+    for entry in trainer.state.log_history:
+        figures = {key.removeprefix("eval_"): entry[key] for key in entry if key.startswith("eval_") or key == "loss"}
+        epochs.setdefault(entry["epoch"], {"epoch": entry["epoch"]}).update(figures)
+    by_epoch = [epoch for epoch in epochs.values() if len(epoch) > 2]
+    chooser = arguments.metric_for_best_model.removeprefix("eval_")
+    summary = next(entry for entry in reversed(trainer.state.log_history) if "train_runtime" in entry)
+    return {
+        "task": task.name,
+        "metric": task.metric,
+        "chosen_by": chooser,
+        "best": max(by_epoch, key=lambda epoch: epoch[chooser]),
+        "epochs": by_epoch,
+        "train_rows": len(trainer.train_dataset),
+        "train_seconds": summary["train_runtime"],
+        "model": options.model,
+        "loss_weights": {
+            loss: getattr(trainer.model.config, f"{loss}_loss_weight") for loss in ("forced", "chart", "lm", "tree")
+        },
+        "settings": {
+            "learning_rate": arguments.learning_rate,
+            "parser_learning_rate": arguments.parser_learning_rate,
+            "batch_size": arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps,
+            "num_train_epochs": arguments.num_train_epochs,
+            "max_length": options.max_length,
+            "seed": arguments.seed,
+        },
+    }
+
+
+def scores(result: dict) -> list[tuple[str, str, float]]:
+    """(evaluated on, metric, value) of the best epoch."""
+    names = ("accuracy", "matthews_correlation", "f1")
+    return [
+        (key.removesuffix(f"_{name}"), name, value)
+        for key, value in result["best"].items() for name in names if key.endswith(f"_{name}")
+    ]  # fmt: skip
+
+
+def table(all_results: list[dict]) -> str:
+    """Markdown: a line for each task, evaluation set and encoding, in hundredths."""
+    lines = ["| task | on | encoding | accuracy | MCC | F1 | best epoch | minutes |", "| --- " * 8 + "|"]
+    for result in all_results:
+        places = dict.fromkeys(place for place, _, _ in scores(result))
+        for place in places:
+            values = {name: f"{100 * value:.1f}" for where, name, value in scores(result) if where == place}
+            stem, _, encoding = place.rpartition("_")
+            cells = [
+                result["task"], stem, encoding, values["accuracy"], values.get("matthews_correlation", ""),
+                values.get("f1", ""), f"{result['best']['epoch']:g}", f"{result['train_seconds'] / 60:.1f}",
+            ]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def write_results(all_results: list[dict], file: Path) -> None:
+    """Whole or not at all."""
+    aside = file.with_name(f".{file.name}.part")
+    aside.write_text(json.dumps(all_results, indent=1) + "\n", encoding="utf-8")
+    os.replace(aside, file)
+
+
+def model_card(task: Task, result: dict, place: str) -> str:
+    """Markdown with the hub's header: data, scores and code that runs as it stands.
+
+    Args:
+        place: what ``from_pretrained`` finds the model by.
+    """
+    name = f"{Path(result['model']).name}-{task.hub_name}"
+    data = ModelCardData(
+        library_name="transformers", license="apache-2.0", datasets=["nyu-mll/glue"], model_name=name,
+        pipeline_tag="text-classification", tags=["fast-r2d2"],
+        eval_results=[
+            EvalResult(
+                task_type="text-classification", dataset_type="nyu-mll/glue", dataset_name=f"GLUE {task.name}",
+                dataset_config=task.hub_name, dataset_split=where, metric_type=metric, metric_value=round(value, 4),
+            )
+            for where, metric, value in scores(result)
+        ],
+    )  # fmt: skip
+    example = '{"text": "A man sleeps.", "text_pair": "Nobody is awake."}' if task.is_pair else '"A gripping film."'
+    weights = ", ".join(f"{loss} {weight:g}" for loss, weight in result["loss_weights"].items())
+    return (
+        f"---\n{data.to_yaml()}\n---\n\n# {name}\n\nA [Fast-R2D2](https://arxiv.org/abs/2203.00281) model, fine-tuned "
+        f"on {task.name} of [GLUE](https://gluebenchmark.com): {result['train_rows']:,} rows, "
+        f"{result['settings']['num_train_epochs']:g} epochs, {result['train_seconds'] / 60:.0f} minutes. `forced` is "
+        f"the parser's tree (Fast-R2D2* in the paper), `chart` the pruned chart.\n\n{table([result])}\n\n"
+        f"The best epoch was chosen by `{result['chosen_by']}`, so these scores are a little high. "
+        f"Loss weights: {weights}.\n\n{USAGE.format(place=place, example=example)}\n"
+        f"Classes: {', '.join(task.classes)}.\n\n"
+        f"Settings:\n\n```json\n{json.dumps(result['settings'], indent=1)}\n```\n"
+    )

@@ -1,0 +1,65 @@
+"""GLUE's tasks: what their files and columns are called, their classes, how they are scored."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task.
+
+    Attributes:
+        name: that of its folder in GLUE's own layout.
+        hub_name: its configuration in ``nyu-mll/glue``.
+        classes: in the order of their numbers there.
+        metric: the one that the paper reports, see `metrics.score`.
+        columns: of its TSV files, sentences first, the label last.
+        hub_columns: the same in ``nyu-mll/glue``.
+        header: for files that have none, all their columns.
+        evaluations: names of what it is evaluated on: file stem and split in ``nyu-mll/glue``.
+    """
+
+    name: str
+    hub_name: str
+    classes: tuple[str, ...]
+    metric: str
+    columns: tuple[str, ...]
+    hub_columns: tuple[str, ...]
+    header: tuple[str, ...] | None = None
+    evaluations: tuple[tuple[str, str], ...] = (("dev", "validation"),)
+
+    @property
+    def is_pair(self) -> bool:
+        return len(self.columns) == 3
+
+
+PAIR = ("sentence1", "sentence2", "label")
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task(
+            "CoLA", "cola", ("unacceptable", "acceptable"), "matthews_correlation",
+            ("sentence", "label"), ("sentence", "label"), header=("source", "label", "mark", "sentence"),
+        ),
+        Task("SST-2", "sst2", ("negative", "positive"), "accuracy", ("sentence", "label"), ("sentence", "label")),
+        Task("MRPC", "mrpc", ("not_equivalent", "equivalent"), "f1", ("#1 String", "#2 String", "Quality"), PAIR),
+        Task(
+            "QQP", "qqp", ("not_duplicate", "duplicate"), "f1",
+            ("question1", "question2", "is_duplicate"), ("question1", "question2", "label"),
+        ),
+        Task(
+            "MNLI", "mnli", ("entailment", "neutral", "contradiction"), "accuracy",
+            ("sentence1", "sentence2", "gold_label"), ("premise", "hypothesis", "label"),
+            evaluations=(("dev_matched", "validation_matched"), ("dev_mismatched", "validation_mismatched")),
+        ),
+        Task("RTE", "rte", ("entailment", "not_entailment"), "accuracy", PAIR, PAIR),
+    )
+}  # fmt: skip
+
+
+def find_task(name: str) -> Task:
+    """By folder or Hub name, in any case; ValueError naming all tasks for another."""
+    for task in TASKS.values():
+        if name.lower() in (task.name.lower(), task.hub_name):
+            return task
+    raise ValueError(f"no task {name!r}; there are {', '.join(TASKS)}")

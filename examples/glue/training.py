@@ -1,0 +1,91 @@
+"""Rows to batches, and a stock `Trainer` over them."""
+
+from functools import partial
+
+import torch
+from datasets import Dataset, DatasetDict
+from transformers import AutoConfig, AutoTokenizer, DataCollatorWithPadding, PreTrainedTokenizerBase, Trainer, set_seed
+from transformers.utils import logging
+
+from glue.metrics import score
+from glue.options import FineTuningArguments, GlueOptions
+from glue.tasks import Task
+from modeling_fast_r2d2 import FastR2D2ForPairClassification, FastR2D2ForSequenceClassification, parameter_groups
+
+logger = logging.get_logger(__name__)
+
+ENCODINGS = ("forced", "chart")  # Fast-R2D2* and Fast-R2D2 in the paper
+
+
+def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments: FineTuningArguments) -> Trainer:
+    """A `Trainer` that knows nothing of Fast-R2D2: the two learning rates are the optimizer's, the two encodings those
+    of two evaluation sets of the same rows."""
+    set_seed(arguments.seed)  # a new head's weights are drawn now
+    tokenizer, model = load(task, options)
+    train = data["train"]
+    if options.max_train_samples and options.max_train_samples < len(train):
+        train = train.shuffle(seed=arguments.seed).select(range(options.max_train_samples))
+    evaluations = {
+        f"{name}_{encoding}": rows.add_column("encoding", [encoding] * len(rows))
+        for name, rows in ((name, encode(rows, tokenizer, options.max_length)) for name, rows in evaluated(data))
+        for encoding in ENCODINGS
+    }
+    rates = arguments.learning_rate, arguments.parser_learning_rate
+    return Trainer(
+        model,
+        arguments,
+        train_dataset=encode(train, tokenizer, options.max_length),
+        eval_dataset=evaluations,
+        processing_class=tokenizer,
+        data_collator=CollatorWithEncoding(tokenizer),
+        compute_metrics=partial(score, task),
+        optimizers=(torch.optim.AdamW(parameter_groups(model, *rates, arguments.weight_decay)), None),
+    )
+
+
+def evaluated(data: DatasetDict) -> list[tuple[str, Dataset]]:
+    """All splits but the one that is trained on."""
+    return [(name, rows) for name, rows in data.items() if name != "train"]
+
+
+def load(task: Task, options: GlueOptions):
+    """The checkpoint's tokenizer, and its model with a head for the task, new unless it has a fitting one."""
+    model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
+    names = dict(enumerate(task.classes))
+    try:
+        config = AutoConfig.from_pretrained(
+            options.model, num_labels=len(names), id2label=names, label2id={name: n for n, name in names.items()},
+            problem_type="single_label_classification", encoding=options.encoding, **options.loss_weights(),
+        )  # fmt: skip
+        return AutoTokenizer.from_pretrained(options.model), model_class.from_pretrained(options.model, config=config)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Fast-R2D2 checkpoint could be loaded from {options.model!r}: {error}") from error
+
+
+def encode(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
+    """Token ids, and types that tell the sentences of a pair apart. Text that is cut or blank is counted and said."""
+
+    def encode_rows(batch: dict[str, list]) -> dict[str, list]:
+        texts = [batch[name] for name in ("text", "text_pair") if name in batch]
+        is_blank = [not all(text.strip() for text in row) for row in zip(*texts, strict=True)]
+        texts = [[text if text.strip() else tokenizer.unk_token for text in column] for column in texts]
+        lengths = map(len, tokenizer(*texts, verbose=False)["input_ids"])
+        encoded = tokenizer(*texts, truncation=True, max_length=max_length)
+        return {**encoded, "is_cut": [length > max_length for length in lengths], "is_blank": is_blank}
+
+    encoded = rows.map(encode_rows, batched=True, remove_columns=rows.column_names, desc="tokenizing")
+    encoded = encoded.add_column("label", rows["label"])
+    too_long, blank = f"longer than {max_length} tokens, cut", f"without text, {tokenizer.unk_token} instead"
+    for name, said in (("is_cut", too_long), ("is_blank", blank)):
+        if number := sum(encoded[name]):
+            logger.warning(f"{number:,} of {len(encoded):,} rows are {said}")
+    return encoded.remove_columns(["is_cut", "is_blank"])
+
+
+class CollatorWithEncoding(DataCollatorWithPadding):
+    """Rows of one batch share their ``encoding``, which is an argument of the model, not a tensor."""
+
+    def __call__(self, features: list[dict]) -> dict:
+        names = {feature.pop("encoding", None) for feature in features}
+        batch = super().__call__(features)
+        return batch if names == {None} else {**batch, "encoding": names.pop()}

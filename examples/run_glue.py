@@ -1,0 +1,65 @@
+"""Fine-tune on GLUE with `transformers.Trainer` (paper, Sections 3.3 and 4.2), score both encodings on every epoch.
+
+    python examples/run_glue.py --tasks CoLA --output_dir runs/glue                     # from the Hub, nyu-mll/glue
+    python examples/run_glue.py --tasks SST-2 RTE --data path/to/glue --learning_rate 1e-3
+
+    TSV files or Hub ── text, text_pair, label ── ids, types ── Trainer ──► scores ──► table, JSON, model card
+           data.py, tasks.py                        training.py            metrics.py     report.py
+
+Every option of `TrainingArguments` is an option here. The model of a task is left in ``<output_dir>/<task>/model``.
+"""
+
+import copy
+import sys
+from pathlib import Path
+
+from huggingface_hub import HfApi
+from transformers import HfArgumentParser
+
+from glue.data import read_task
+from glue.options import FineTuningArguments, GlueOptions
+from glue.report import model_card, results, table, write_results
+from glue.tasks import Task, find_task
+from glue.training import evaluated, make_trainer
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = HfArgumentParser((GlueOptions, FineTuningArguments), description=__doc__.split("\n")[0])
+    options, settings = parser.parse_args_into_dataclasses(arguments)
+    tasks = [find_task(name) for name in options.tasks]  # a wrong name shows before the first task trains
+    all_results = []
+    for task in tasks:
+        all_results.append(run(task, options, copy.copy(settings)))
+        if settings.should_save:
+            write_results(all_results, Path(settings.output_dir) / "results.json")
+    if settings.should_save:
+        print(f"\n{table(all_results)}\n\nresults, with all epochs: {Path(settings.output_dir) / 'results.json'}")
+
+
+def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict:
+    """Train and evaluate one task; leave its best model in a folder of its own."""
+    settings.output_dir = str(Path(settings.output_dir) / task.name)
+    with settings.main_process_first(desc="reading the task"):
+        data = read_task(task, options.data)
+    first = evaluated(data)[0][0]
+    settings.metric_for_best_model = f"eval_{first}_{options.encoding}_{task.metric}"
+    settings.greater_is_better = True
+    trainer = make_trainer(task, data, options, settings)
+    trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
+    result = results(task, trainer, options, settings)
+    if settings.should_save:
+        folder = Path(settings.output_dir) / "model"
+        trainer.model.save_pretrained(folder)
+        trainer.processing_class.save_pretrained(folder)
+        place = trainer.hub_model_id if settings.push_to_hub else str(folder)
+        (folder / "README.md").write_text(model_card(task, result, place), encoding="utf-8")
+        if settings.push_to_hub:
+            HfApi(token=settings.hub_token).upload_folder(repo_id=place, folder_path=folder)
+    return result
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:
+        sys.exit(f"error: {error}")

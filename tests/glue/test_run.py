@@ -1,0 +1,112 @@
+"""`run_glue.py` from the command line to its table, on tasks of made-up text."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import run_glue
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from glue.report import scores
+
+SCRIPT = Path(run_glue.__file__)
+FAST = ["--use_cpu", "--disable_tqdm", "1", "--learning_rate", "1e-2", "--parser_learning_rate", "1e-2"]
+
+
+def run(checkpoint, glue, output, *more: str, tasks=("SST-2",)) -> list[dict]:
+    run_glue.main(
+        ["--tasks", *tasks, "--data", str(glue), "--model", str(checkpoint), "--output_dir", str(output)]
+        + [*FAST, "--per_device_train_batch_size", "8", "--num_train_epochs", "4", *more]
+    )
+    return json.loads((output / "results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def output(checkpoint, glue, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    run(checkpoint, glue, folder, tasks=("SST-2", "RTE"))
+    return folder
+
+
+def accuracy(folder: Path, rows: Path, encoding: str) -> float:
+    """Without Trainer, collator and batches."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    header, *lines = [line.split("\t") for line in rows.read_text().splitlines()]
+    columns, right = [n for n, name in enumerate(header) if name.startswith("sentence")], 0
+    for line in lines:
+        batch = tokenizer(*(line[column] for column in columns), return_tensors="pt")
+        with torch.no_grad():
+            predicted = model(**batch, encoding=encoding).logits.argmax().item()
+        right += line[-1] in (str(predicted), model.config.id2label[predicted])
+    return right / len(lines)
+
+
+def test_the_best_epochs_model_has_the_scores_that_are_reported(output, glue, capsys):
+    results = json.loads((output / "results.json").read_text())
+    assert [result["task"] for result in results] == ["SST-2", "RTE"]
+    for result in results:
+        assert len(result["epochs"]) == 4
+        assert result["best"]["dev_forced_accuracy"] == max(e["dev_forced_accuracy"] for e in result["epochs"])
+        for place, metric, value in scores(result):
+            folder = output / result["task"]
+            measured = accuracy(folder / "model", glue / result["task"] / "dev.tsv", place.removeprefix("dev_"))
+            assert metric == "accuracy" and value == pytest.approx(measured)
+    assert results[0]["best"]["dev_forced_accuracy"] > 0.8  # the words give it away
+    assert not (output / "SST-2" / "model" / "training_args.bin").exists()  # a pickle
+
+
+def test_the_card_says_what_the_results_say(output):
+    card = (output / "RTE" / "model" / "README.md").read_text()
+    best = json.loads((output / "results.json").read_text())[1]["best"]
+    assert f"| RTE | dev | chart | {100 * best['dev_chart_accuracy']:.1f} |" in card
+    assert "license: apache-2.0" in card and "nyu-mll/glue" in card and '"text_pair"' in card
+
+
+def test_the_same_seed_gives_the_same_numbers(checkpoint, glue, tmp_path):
+    first, second, other = (
+        run(checkpoint, glue, tmp_path / name, "--num_train_epochs", "1", "--seed", seed)[0]["best"]
+        for name, seed in (("first", "1"), ("second", "1"), ("other", "2"))
+    )
+    timeless = [{key: value for key, value in best.items() if "second" not in key and "runtime" not in key}
+                for best in (first, second, other)]  # fmt: skip
+    assert timeless[0] == timeless[1] != timeless[2]
+
+
+def test_losses_without_weight_are_not_there(checkpoint, glue, tmp_path, monkeypatch):
+    import modeling_fast_r2d2.modeling_fast_r2d2 as modeling
+
+    monkeypatch.setattr(modeling, "language_model_loss", None)  # may not be called
+    weights = ["--lm_loss_weight", "0", "--tree_loss_weight", "0.5", "--max_train_samples", "32"]
+    result = run(checkpoint, glue, tmp_path, *weights, "--num_train_epochs", "1")[0]
+    assert result["loss_weights"] == {"forced": 1, "chart": 1, "lm": 0, "tree": 0.5}
+    assert result["train_rows"] == 32
+
+
+def test_two_processes_evaluate_as_one_does(checkpoint, glue, tmp_path):
+    """50 rows do not divide evenly: the last batch is filled up, which must not count."""
+    arguments = ["--tasks", "SST-2", "--data", glue, "--model", checkpoint, *FAST, "--learning_rate", "0"]
+    arguments += ["--parser_learning_rate", "0", "--num_train_epochs", "1", "--per_device_eval_batch_size", "8"]
+    bests = []
+    for processes in (1, 2):
+        output = tmp_path / str(processes)
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", processes, SCRIPT]
+        subprocess.run(list(map(str, [*command, *arguments, "--output_dir", output])), check=True,
+                       capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})  # fmt: skip
+        bests.append(json.loads((output / "results.json").read_text())[0]["best"])
+    assert bests[0]["dev_forced_accuracy"] == bests[1]["dev_forced_accuracy"]
+    assert bests[0]["dev_chart_accuracy"] == bests[1]["dev_chart_accuracy"]
+
+
+def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_path):
+    with pytest.raises(ValueError, match="no task 'WNLI'"):
+        run(checkpoint, glue, tmp_path, tasks=("SST-2", "WNLI"))
+    with pytest.raises(ValueError, match="no Fast-R2D2 checkpoint could be loaded from"):
+        run(tmp_path / "nowhere", glue, tmp_path)
+    with pytest.raises(ValueError, match="max_length must be >= 1, got 0"):
+        run(checkpoint, glue, tmp_path, "--max_length", "0")
+    assert not (tmp_path / "results.json").exists()
