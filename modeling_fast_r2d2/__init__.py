@@ -9,6 +9,7 @@ from transformers import (
     AutoModelForPreTraining,
     AutoModelForSequenceClassification,
 )
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_fast_r2d2 import FastR2D2Config
 from .modeling_fast_r2d2 import (
@@ -20,6 +21,7 @@ from .modeling_fast_r2d2 import (
     FastR2D2PreTrainedModel,
 )
 from .optimisation import parameter_groups
+from .parsing_pipeline import ConstituencyParsingPipeline
 from .trees import BinaryTree
 
 FastR2D2Config.register_for_auto_class()
@@ -31,6 +33,9 @@ AutoModelForSequenceClassification.register(
     FastR2D2Config, (FastR2D2ForSequenceClassification, FastR2D2ForPairClassification)
 )
 AutoModelForNextSentencePrediction.register(FastR2D2Config, FastR2D2ForPairClassification)
+PIPELINE_REGISTRY.register_pipeline(
+    "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModel, type="text"
+)
 
 
 def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
@@ -48,6 +53,7 @@ def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
 
 __all__ = [
     "BinaryTree",
+    "ConstituencyParsingPipeline",
     "FastR2D2Config",
     "FastR2D2ForConstituencyParsing",
     "FastR2D2ForPairClassification",

@@ -76,6 +76,18 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
             )
         return embeddings
 
+    def parse(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, atom_spans: Tensor | None = None
+    ) -> FastR2D2ParserOutput:
+        """The parser's trees, without encoding anything; every model has a parser. Arguments and errors as for
+        `FastR2D2Model`."""
+        sentences = self._read(input_ids, attention_mask)
+        nesting = self._nesting(atom_spans, sentences)
+        scores = self.base_model.parser(input_ids, sentences.lengths)
+        check_split_scores(scores, sentences)
+        spans = tree_spans(merge_ranks(scores.detach(), sentences.lengths, nesting), sentences.lengths)
+        return FastR2D2ParserOutput(scores, pad_spans(spans, sentences))
+
     def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
@@ -223,12 +235,7 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         token_type_ids: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
         """Arguments and errors as for `FastR2D2Model`."""
-        sentences = self._read(input_ids, attention_mask)
-        nesting = self._nesting(atom_spans, sentences)
-        scores = self.parser(input_ids, sentences.lengths)
-        check_split_scores(scores, sentences)
-        spans = tree_spans(merge_ranks(scores.detach(), sentences.lengths, nesting), sentences.lengths)
-        return FastR2D2ParserOutput(scores, pad_spans(spans, sentences))
+        return self.parse(input_ids, attention_mask, atom_spans)
 
 
 class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):

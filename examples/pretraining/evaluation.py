@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining
 from pretraining.batches import Limits, cut
 from pretraining.treebank import GoldTree, sentence_f1
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences
@@ -73,8 +73,7 @@ class TreebankScorer:
 
     def __init__(self, trees: list[GoldTree], model, tokenizer: PreTrainedTokenizerBase, limits: Limits):
         self.trees, self.collate = trees, DataCollatorForFastR2D2(tokenizer)
-        self.parser = FastR2D2ForConstituencyParsing(model.config)
-        self.parser.parser = model.model.parser  # the same parameters
+        self.model = model
         encoded = encode_sentences(tokenizer, [tree.words for tree in trees], is_split_into_words=True)
         names = ("input_ids", "atom_spans", "word_ids")
         rows = zip(*(encoded[name] for name in names), strict=True)
@@ -84,14 +83,14 @@ class TreebankScorer:
 
     @torch.no_grad()
     def __call__(self) -> float:
-        self.parser.eval()
+        self.model.eval()
         scores = []
         for part in self.parts:
-            batch = send_to_device(self.collate([self.features[number] for number in part]), self.parser.device)
-            for number, spans in zip(part, self.parser(**batch).spans.cpu(), strict=True):
+            batch = send_to_device(self.collate([self.features[number] for number in part]), self.model.device)
+            for number, spans in zip(part, self.model.parse(**batch).spans.cpu(), strict=True):
                 tree = BinaryTree.from_spans(spans).to_words(self.features[number]["word_ids"])
                 scores.append(sentence_f1(set(tree.spans), self.trees[number]))
-        self.parser.train()
+        self.model.train()
         return 100 * sum(scores) / len(scores)
 
 

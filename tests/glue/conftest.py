@@ -31,8 +31,8 @@ def checkpoint(tmp_path_factory) -> Path:
     set_seed(0)
     config = FastR2D2Config(
         vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        window_size=2, parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, initializer_range=1.0, hidden_dropout_prob=0.0,
-        **task_token_ids(tokenizer),
+        window_size=2, parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, initializer_range=1.0,
+        hidden_dropout_prob=0.0, **task_token_ids(tokenizer),
     )  # fmt: skip
     FastR2D2ForPreTraining(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,0 +1,59 @@
+"""``pipeline("constituency-parsing")``: sentences to trees, in transformers' way."""
+
+import torch
+from transformers import Pipeline
+
+from .trees import BinaryTree
+from .words import encode_sentences
+
+
+class ConstituencyParsingPipeline(Pipeline):
+    """Trees of sentences, over words.
+
+    Takes one sentence or several, with ``batch_size=`` as in any pipeline. A sentence gives a dict: ``brackets``, a
+    string; ``words``; ``spans``, first and last word of each constituent, inclusive, by where it splits; ``tree``, an
+    `nltk.Tree`. ``save_pretrained`` writes this code beside the model, for processes without this package.
+
+    Args:
+        encoding: whose trees: ``"forced"``, the parser's, which need no encoder and are the default, or
+            ``"chart"`` or ``"heuristic"``, the best of a chart.
+    """
+
+    _load_tokenizer = True
+    _load_image_processor = False
+    _load_feature_extractor = False
+    _load_processor = False
+
+    def _sanitize_parameters(self, encoding: str | None = None, **kwargs):
+        if kwargs:
+            raise ValueError(f"unknown arguments {', '.join(kwargs)}; constituency-parsing has encoding and batch_size")
+        return {}, {} if encoding is None else {"encoding": encoding}, {}
+
+    def preprocess(self, sentence: str) -> dict:
+        if not isinstance(sentence, str):
+            raise ValueError(f"a sentence must be a string, got {type(sentence).__name__}")
+        row = {name: rows[0] for name, rows in encode_sentences(self.tokenizer, [sentence]).items()}
+        ids = torch.tensor([row["input_ids"]])
+        return {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            # Batches are padded with zeros: spans of the first token alone, which ask for nothing.
+            "atom_spans": torch.tensor([row["atom_spans"]], dtype=torch.long).view(1, -1, 2),
+            "word_ids": row["word_ids"],
+            "words": row["words"],
+        }
+
+    def _forward(self, inputs: dict, encoding: str = "forced") -> dict:
+        kept = {name: inputs.pop(name) for name in ("word_ids", "words")}
+        output = self.model.parse(**inputs) if encoding == "forced" else self.model(**inputs, encoding=encoding)
+        return {"spans": output.spans, **kept}
+
+    def postprocess(self, outputs: dict) -> dict:
+        tree = BinaryTree.from_spans(outputs["spans"][0]).to_words(outputs["word_ids"])
+        words = outputs["words"]
+        return {
+            "brackets": tree.brackets(words),
+            "words": words,
+            "spans": list(tree.spans),
+            "tree": tree.to_nltk(words),
+        }

@@ -1,0 +1,132 @@
+"""Pipelines give what the model gives for each sentence alone, however batched, and travel with a checkpoint."""
+
+import json
+import os
+import subprocess
+import sys
+
+import nltk
+import pytest
+import torch
+from transformers import AutoTokenizer, pipeline
+
+from modeling_fast_r2d2 import (
+    BinaryTree,
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPairClassification,
+    FastR2D2ForSequenceClassification,
+    FastR2D2Model,
+    bundled_checkpoint,
+)
+from tokenization_fast_r2d2 import encode_sentences
+
+SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all day", "Dogs bark", "a", "He left early"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(bundled_checkpoint())
+
+
+@pytest.fixture(scope="module")
+def parse():
+    return pipeline("constituency-parsing", model=bundled_checkpoint(), device="cpu")
+
+
+def expected_trees(tokenizer, encoding: str) -> list[tuple[BinaryTree, list[str]]]:
+    model = FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
+    encoded, trees = encode_sentences(tokenizer, SENTENCES), []
+    for row in range(len(SENTENCES)):
+        spans = torch.tensor([encoded["atom_spans"][row]], dtype=torch.long).view(1, -1, 2)
+        with torch.no_grad():
+            [found] = model(torch.tensor([encoded["input_ids"][row]]), atom_spans=spans, encoding=encoding).spans
+        trees.append((BinaryTree.from_spans(found).to_words(encoded["word_ids"][row]), encoded["words"][row]))
+    return trees
+
+
+@pytest.mark.parametrize("encoding", ["forced", "chart"])
+@pytest.mark.parametrize("batch_size", [1, 2, 6])
+def test_trees_are_the_models(parse, tokenizer, batch_size, encoding):
+    results = parse(SENTENCES, batch_size=batch_size, encoding=encoding)
+    for result, (tree, words) in zip(results, expected_trees(tokenizer, encoding), strict=True):
+        assert result["brackets"] == tree.brackets(words)
+        assert result["spans"] == list(tree.spans)
+        assert result["words"] == result["tree"].leaves() == words
+        assert isinstance(result["tree"], nltk.Tree)
+
+
+def test_one_sentence_and_a_stream_are_parsed_too(parse):
+    assert parse(SENTENCES[2]) == parse(SENTENCES)[2]
+    assert [result["words"] for result in parse(iter_sentences(), batch_size=4)] == [s.split() for s in SENTENCES]
+
+
+def iter_sentences():
+    yield from SENTENCES
+
+
+def test_what_is_no_sentence_is_refused(parse):
+    with pytest.raises(ValueError, match="a sentence must be a string, got int"):
+        parse([3])
+    with pytest.raises(ValueError, match="unknown arguments window"):
+        parse("a cat", window=3)
+    assert parse("")["words"] == ["[UNK]"]
+
+
+def test_a_parser_alone_is_enough(parse, tokenizer):
+    model = FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint())
+    assert pipeline("constituency-parsing", model=model, tokenizer=tokenizer)(SENTENCES) == parse(SENTENCES)
+
+
+CLEAN_PROCESS = """
+import sys, json
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+import transformers
+pipe = transformers.pipeline(sys.argv[1], model=sys.argv[2], trust_remote_code=True)
+assert "transformers_modules" in type(pipe.model).__module__, type(pipe.model)
+results = pipe(json.loads(sys.argv[3]), batch_size=2)
+print(json.dumps([{key: str(value) for key, value in result.items()} for result in results]))
+"""
+
+
+def in_a_clean_process(task: str, folder, inputs: list, tmp_path) -> list[dict]:
+    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    result = subprocess.run([sys.executable, "-c", CLEAN_PROCESS, task, str(folder), json.dumps(inputs)],
+                            capture_output=True, text=True, env=environment, cwd=tmp_path)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_path):
+    parse.save_pretrained(tmp_path / "saved")
+    results = in_a_clean_process("constituency-parsing", tmp_path / "saved", SENTENCES, tmp_path)
+    assert results == [{key: str(value) for key, value in result.items()} for result in parse(SENTENCES)]
+    again = pipeline("constituency-parsing", model=str(tmp_path / "saved"), trust_remote_code=True)
+    assert again(SENTENCES) == parse(SENTENCES)
+
+
+PAIRS = [{"text": first, "text_pair": second} for first, second in zip(SENTENCES, SENTENCES[::-1], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("model_class", "inputs"), [(FastR2D2ForSequenceClassification, SENTENCES), (FastR2D2ForPairClassification, PAIRS)]
+)
+def test_a_saved_classifier_classifies(model_class, inputs, tokenizer, tmp_path):
+    torch.manual_seed(0)
+    model = model_class.from_pretrained(bundled_checkpoint(), num_labels=3).eval()
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    with torch.no_grad():
+        rows = [tokenizer(*(row.values() if isinstance(row, dict) else [row]), return_tensors="pt") for row in inputs]
+        probabilities = [model(**row).logits.softmax(-1)[0] for row in rows]
+    classify = pipeline("text-classification", model=str(tmp_path / "saved"))
+    assert type(classify.model) is model_class
+    for batch_size in (1, 4):
+        for result, expected in zip(classify(inputs, batch_size=batch_size), probabilities, strict=True):
+            assert result["label"] == f"LABEL_{expected.argmax()}"
+            assert result["score"] == pytest.approx(expected.max().item(), abs=1e-5)
+    remote = in_a_clean_process("text-classification", tmp_path / "saved", inputs, tmp_path)
+    assert [result["label"] for result in remote] == [f"LABEL_{expected.argmax()}" for expected in probabilities]
