@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
@@ -14,6 +15,7 @@ from transformers.utils.generic import can_return_tuple
 from .chart import Chart, crossing_candidates, follow, merge_ranks, plan_chart, plan_tree, tree_spans
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
+from .embedding import Constituent, constituents_of, embed_sentences
 from .encoder import Encoding, encode_chart, encode_forced
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
@@ -150,8 +152,48 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         """
         encoding = check_encoding(encoding or self.config.encoding)
         batch = self.embed(input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
-        chart, encoded = self.encode(batch, encoding, reachable_only=True)
+        chart, encoded = self.compose(batch, encoding, reachable_only=True)
         return FastR2D2Output(**self.describe(batch, chart, encoded))
+
+    def encode(
+        self,
+        sentences: str | list[str],
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool = False,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> np.ndarray:
+        """Root vectors of texts, as sentence encoders give them, by ``config.encoding``.
+
+        Args:
+            sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``.
+            batch_size: sentences encoded at once, those of like length together.
+            show_progress_bar: on standard error.
+            normalize_embeddings: to length 1, so that products are cosines.
+            tokenizer: by default the one that lies beside the model's weights.
+
+        Returns:
+            ``(sentences, hidden_size)`` float32, or ``(hidden_size,)`` for one text.
+
+        Raises:
+            ValueError: for a ``batch_size`` below 1, and without a tokenizer.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be >= 1, got {batch_size}")
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        vectors = embed_sentences(self, tokenizer or self._own_tokenizer(), texts, batch_size, show_progress_bar)
+        if normalize_embeddings:
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+        return vectors[0] if isinstance(sentences, str) else vectors
+
+    def constituents(self, sentence: str, tokenizer: PreTrainedTokenizerBase | None = None) -> list[Constituent]:
+        """Words and constituents of the parser's tree with their vectors, wider before narrower, left before right."""
+        return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
+
+    def _own_tokenizer(self) -> PreTrainedTokenizerBase:
+        if not self.name_or_path:
+            raise ValueError("the model was not loaded from a checkpoint; give its tokenizer")
+        return PreTrainedTokenizerFast.from_pretrained(self.name_or_path)
 
     def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
@@ -168,7 +210,7 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         )
         return EmbeddedBatch(sentences, leaves, split_scores, nesting)
 
-    def encode(self, batch: EmbeddedBatch, encoding: str, reachable_only: bool = False) -> tuple[Chart, Encoding]:
+    def compose(self, batch: EmbeddedBatch, encoding: str, reachable_only: bool = False) -> tuple[Chart, Encoding]:
         """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates."""
         config, lengths = self.config, batch.sentences.lengths
         tasks = self.embeddings.weight[[config.cls_token_id, config.sum_token_id]]
@@ -321,7 +363,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         if encoding == "forced":
             raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
         batch = self.model.embed(input_ids, attention_mask, atom_spans, split_scores=split_scores)
-        chart, encoded = self.model.encode(batch, encoding)
+        chart, encoded = self.model.compose(batch, encoding)
         lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
         fields = self.model.describe(batch, chart, encoded)
         loss = self.weighted_sum(lm=lm_loss, tree=tree_loss)
@@ -390,7 +432,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         batch = self.model.embed(**inputs)
         if self.training and labels is not None:
             return self._training_losses(batch, inputs["input_ids"], labels, encoding)
-        logits = self._logits(*self.model.encode(batch, encoding, reachable_only=True))
+        logits = self._logits(*self.model.compose(batch, encoding, reachable_only=True))
         return FastR2D2ClassifierOutput(None if labels is None else self._task_loss(logits, labels), logits)
 
     def _training_losses(self, batch, input_ids, labels, encoding) -> FastR2D2ClassifierOutput:
@@ -398,11 +440,11 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         config, losses, logits = self.config, {}, {}
         if config.forced_loss_weight:
-            logits["forced"] = self._logits(*self.model.encode(batch, "forced"))
+            logits["forced"] = self._logits(*self.model.compose(batch, "forced"))
             losses["forced"] = self._task_loss(logits["forced"], labels)
         if config.chart_loss_weight or config.lm_loss_weight or config.tree_loss_weight:
             method = "heuristic" if encoding == "heuristic" else "chart"
-            chart, encoded = self.model.encode(batch, method, reachable_only=not config.lm_loss_weight)
+            chart, encoded = self.model.compose(batch, method, reachable_only=not config.lm_loss_weight)
             losses["lm"], losses["tree"] = self.self_supervised_losses(batch, chart, encoded, input_ids)
             if config.chart_loss_weight:
                 logits[method] = self._logits(chart, encoded)

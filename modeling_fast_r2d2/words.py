@@ -1,4 +1,4 @@
-"""Sentences to token ids and word spans.
+"""Sentences to token ids and word spans, and spans to tensors.
 
 Part of `tokenization_fast_r2d2`; it lies here because what travels with a checkpoint, pipelines and embeddings, needs
 it where neither package is installed.
@@ -6,6 +6,8 @@ it where neither package is installed.
 
 from collections.abc import Iterable, Sequence
 
+import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -79,6 +81,15 @@ def encode_sentences(
     return rows | {"atom_spans": [word_spans(word_ids) for word_ids in rows["word_ids"]]}
 
 
+def pad_spans(spans: list[list[tuple[int, int]]]) -> Tensor:
+    """Lists of inclusive spans to ``(batch, max_spans, 2)`` long, padded with -1."""
+    padded = torch.full((len(spans), max(map(len, spans)), 2), -1)
+    for row, row_spans in enumerate(spans):
+        if len(row_spans):
+            padded[row, : len(row_spans)] = torch.as_tensor(row_spans)
+    return padded
+
+
 def _words(sentence: str | Sequence[str], word_ids: list[int | None], offsets: list[Span], is_split: bool) -> list[str]:
     """Each word that has pieces, in order; a word reaches from its first piece to its last."""
     reach: dict[int | None, Span] = {}
@@ -99,4 +110,4 @@ def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> Non
         )
 
 
-__all__ = ["encode_sentences", "word_spans"]
+__all__ = ["encode_sentences", "pad_spans", "word_spans"]

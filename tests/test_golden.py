@@ -56,7 +56,7 @@ class Golden:
     def encoded(self, encoding: str, model=None):
         model = model or self.model(FastR2D2ForPreTraining)
         batch = model.model.embed(**{"atom_spans": None, **self.inputs})
-        return model, batch, *model.model.encode(batch, encoding)
+        return model, batch, *model.model.compose(batch, encoding)
 
     def tree_of(self, spans, sentence: int) -> list[list[int]]:
         splits = spans[sentence, : self.lengths[sentence] - 1].tolist()

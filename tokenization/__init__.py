@@ -1,8 +1,8 @@
 """Tokenizers, word spans and batches for Fast-R2D2."""
 
-from modeling_fast_r2d2.words import encode_sentences, word_spans
+from modeling_fast_r2d2.words import encode_sentences, pad_spans, word_spans
 
-from .collators import DataCollatorForFastR2D2, DataCollatorForFastR2D2Pairs, pad_spans
+from .collators import DataCollatorForFastR2D2, DataCollatorForFastR2D2Pairs
 from .corpora import SENTENCE_RULES, clean_wikitext, read_sentences
 from .training import task_token_ids, train_tokenizer
 

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.words import pad_spans
+
 
 @dataclass
 class DataCollatorForFastR2D2:
@@ -47,15 +49,6 @@ class DataCollatorForFastR2D2Pairs(DataCollatorForFastR2D2):
                 raise ValueError(f"row {row} of the batch has {len(feature['input_ids'])} sentences; a pair has 2")
         sentences = [_side(feature, side) for feature in features for side in (0, 1)]
         return {key: value.unflatten(0, (-1, 2)) for key, value in self._pad(sentences).items()} | _labels(features)
-
-
-def pad_spans(spans: list[list[tuple[int, int]]]) -> Tensor:
-    """Lists of inclusive spans to ``(batch, max_spans, 2)`` long, padded with -1."""
-    padded = torch.full((len(spans), max(map(len, spans)), 2), -1)
-    for row, row_spans in enumerate(spans):
-        if len(row_spans):
-            padded[row, : len(row_spans)] = torch.as_tensor(row_spans)
-    return padded
 
 
 def _side(pair: dict[str, Any], side: int) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""Texts to vectors: what `FastR2D2Model.encode` and `FastR2D2Model.constituents` do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from .words import encode_sentences, pad_spans
+
+
+class Constituent(NamedTuple):
+    """``span`` is the first and last word, inclusive; ``vector`` is ``(hidden_size,)`` float32."""
+
+    words: list[str]
+    span: tuple[int, int]
+    vector: np.ndarray
+
+
+@contextmanager
+def evaluation(model) -> Iterator[None]:
+    """Without gradients, dropout and noise; afterwards the model is in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def embed_sentences(
+    model, tokenizer: PreTrainedTokenizerBase, sentences: list[str], batch_size: int, show_progress_bar: bool
+) -> np.ndarray:
+    """``(sentences, hidden_size)`` float32 root vectors, in the order of the sentences; like lengths go together."""
+    encoded = encode_sentences(tokenizer, sentences)
+    order = sorted(range(len(sentences)), key=lambda row: -len(encoded["input_ids"][row]))
+    vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
+    for start in tqdm(range(0, len(order), batch_size), "encoding", unit=" batches", disable=not show_progress_bar):
+        rows = order[start : start + batch_size]
+        batch = _padded(tokenizer, encoded, rows, model.device)
+        with evaluation(model):
+            vectors[rows] = model(**batch).pooler_output.float().cpu().numpy()
+    return vectors
+
+
+def constituents_of(model, tokenizer: PreTrainedTokenizerBase, sentence: str) -> list[Constituent]:
+    """Words and constituents over words of the parser's tree, wider before narrower, left before right."""
+    encoded = encode_sentences(tokenizer, [sentence])
+    [words], [word_ids] = encoded["words"], encoded["word_ids"]
+    with evaluation(model):
+        output = model(**_padded(tokenizer, encoded, [0], model.device), encoding="forced")
+    nodes = output.last_hidden_state[0].float().cpu().numpy()
+    pieces = [(piece, piece) for piece in range(len(word_ids))] + [tuple(span) for span in output.spans[0].tolist()]
+    found = [
+        Constituent(words[word_ids[i] : word_ids[j] + 1], (word_ids[i], word_ids[j]), vector)
+        for (i, j), vector in zip(pieces, nodes, strict=True)
+        if _begins_word(word_ids, i) and _begins_word(word_ids, j + 1)
+    ]
+    return sorted(found, key=lambda constituent: (constituent.span[0], -constituent.span[1]))
+
+
+def _begins_word(word_ids: list[int], piece: int) -> bool:
+    return piece in (0, len(word_ids)) or word_ids[piece] != word_ids[piece - 1]
+
+
+def _padded(tokenizer: PreTrainedTokenizerBase, encoded: dict[str, list], rows: list[int], device) -> BatchEncoding:
+    ids, spans = ([encoded[name][row] for row in rows] for name in ("input_ids", "atom_spans"))
+    batch = tokenizer.pad(
+        {"input_ids": ids}, padding_side="right", return_attention_mask=True, return_tensors="pt", verbose=False
+    )
+    batch["atom_spans"] = pad_spans(spans)
+    return batch.to(device)

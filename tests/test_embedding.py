@@ -1,0 +1,77 @@
+"""Vectors of texts and constituents are those that the model gives for each text alone."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2Model, bundled_checkpoint
+from tokenization_fast_r2d2 import encode_sentences
+
+TEXTS = ["The unbelievably old cat sat on the mat", "Yes", "It rained all day", "Yes", ""]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(bundled_checkpoint())
+
+
+def alone(model, tokenizer, text: str):
+    encoded = encode_sentences(tokenizer, [text])
+    spans = torch.tensor(encoded["atom_spans"], dtype=torch.long).view(1, -1, 2)
+    with torch.no_grad():
+        return model(torch.tensor(encoded["input_ids"]), atom_spans=spans), encoded
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 32])
+def test_vectors_are_root_vectors_in_the_order_of_the_texts(model, tokenizer, batch_size):
+    vectors = model.encode(TEXTS, batch_size=batch_size)
+    assert vectors.shape == (5, model.config.hidden_size) and vectors.dtype == np.float32
+    for vector, text in zip(vectors, TEXTS, strict=True):
+        np.testing.assert_allclose(vector, alone(model, tokenizer, text)[0].pooler_output[0], atol=1e-5)
+    np.testing.assert_array_equal(model.encode(TEXTS[2], tokenizer=tokenizer), model.encode([TEXTS[2]])[0])
+    assert model.encode([]).shape == (0, model.config.hidden_size)
+
+
+def test_normalized_vectors_have_length_one(model):
+    vectors = model.encode(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(vectors, model.encode(TEXTS) / np.linalg.norm(model.encode(TEXTS), axis=1)[:, None],
+                               atol=1e-6)  # fmt: skip
+
+
+def test_a_model_in_training_encodes_without_noise_and_goes_on_training(model, capfd):
+    model.train()
+    np.testing.assert_array_equal(model.encode(TEXTS, show_progress_bar=True), model.encode(TEXTS))
+    assert model.training and "encoding" in capfd.readouterr().err
+    model.eval()
+
+
+def test_constituents_are_the_trees_words_and_phrases(model, tokenizer):
+    text = TEXTS[0]
+    output, encoded = alone(model, tokenizer, text)
+    assert len(encoded["input_ids"][0]) > len(text.split())  # a word of several pieces
+    constituents = model.constituents(text)
+    tree = BinaryTree.from_spans(output.spans[0]).to_words(encoded["word_ids"][0])
+    assert {c.span for c in constituents} == tree.constituents(trivial=True)
+    assert len(constituents) == 2 * len(text.split()) - 1
+    assert all(c.words == text.split()[c.span[0] : c.span[1] + 1] for c in constituents)
+    np.testing.assert_allclose(constituents[0].vector, output.pooler_output[0], atol=1e-6)
+    nodes = [output.last_hidden_state[0, piece] for piece in range(len(encoded["input_ids"][0]))]
+    [cat] = [c for c in constituents if c.words == ["cat"]]
+    assert any(np.allclose(cat.vector, node, atol=1e-6) for node in nodes)
+    assert [c.words for c in model.constituents("Yes")] == [["Yes"]]
+
+
+def test_a_model_without_a_checkpoint_asks_for_a_tokenizer(model, tokenizer):
+    fresh = FastR2D2Model(FastR2D2Config.from_pretrained(bundled_checkpoint(), name_or_path=""))
+    with pytest.raises(ValueError, match="give its tokenizer"):
+        fresh.encode(TEXTS)
+    assert fresh.encode(TEXTS, tokenizer=tokenizer).shape == (5, model.config.hidden_size)
+    with pytest.raises(ValueError, match="batch_size must be >= 1, got 0"):
+        model.encode(TEXTS, batch_size=0)
