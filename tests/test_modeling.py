@@ -330,15 +330,15 @@ def test_fine_tuning_sums_the_losses_that_have_weight(tiny_config, tiny_model, a
     pretraining.load_state_dict(tiny_model.state_dict())
     both = pretraining(**a_batch)
     expected |= {"lm": both.lm_loss, "tree": both.tree_loss}
-    encoded = []
-    encode = model.model.encode
+    composed = []
+    compose = model.model.compose
     monkeypatch.setattr(
-        model.model, "encode", lambda batch, kind, **more: encoded.append(kind) or encode(batch, kind, **more)
+        model.model, "compose", lambda batch, kind, **more: composed.append(kind) or compose(batch, kind, **more)
     )
     output = model.train()(**a_batch, labels=labels, encoding=encoding)
     torch.testing.assert_close(output.loss, sum(weights[name] * expected[name] for name in chosen))
     assert (output.lm_loss is not None) == ("lm" in chosen) and (output.tree_loss is not None) == ("tree" in chosen)
-    assert sorted(encoded) == sorted({"forced" if name == "forced" else "chart" for name in chosen})
+    assert sorted(composed) == sorted({"forced" if name == "forced" else "chart" for name in chosen})
 
 
 def test_a_classifier_needs_a_task_loss(tiny_config, a_batch):
