@@ -12,6 +12,7 @@ from transformers import (
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_fast_r2d2 import FastR2D2Config
+from .hub import download
 from .modeling_fast_r2d2 import (
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
@@ -62,5 +63,6 @@ __all__ = [
     "FastR2D2Model",
     "FastR2D2PreTrainedModel",
     "bundled_checkpoint",
+    "download",
     "parameter_groups",
 ]

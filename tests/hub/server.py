@@ -1,0 +1,197 @@
+"""A hub on 127.0.0.1, as far as uploading and downloading models goes, kept in memory.
+
+Written from what the client asks for: create, preupload, LFS batch and upload, commit, info, tree, resolve. Small text
+files are git blobs, all else LFS, as on the real one. Faults can be switched on: see `Hub`.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import unquote, urlsplit
+
+TEXT = (".json", ".md", ".py", ".txt", ".gitattributes")
+
+
+class Hub:
+    """Repositories by name: a list of commits, each a dict of files.
+
+    Attributes:
+        storage: large files by SHA-256.
+        uploads: LFS files received, in order; counts what a repeated upload sends again.
+        fail_commits: so many commits are refused before one is taken.
+        damaged: paths whose content is sent with its last byte changed.
+    """
+
+    def __init__(self):
+        self.repos: dict[str, list[dict[str, bytes]]] = {}
+        self.storage: dict[str, bytes] = {}
+        self.uploads: list[str] = []
+        self.fail_commits = 0
+        self.damaged: set[str] = set()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Handler,), {"hub": self}))
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def commit_of(self, repo: str, revision: str) -> tuple[str, dict[str, bytes]]:
+        commits = self.repos[repo]
+        names = [hashlib.sha1(f"{repo} {number}".encode()).hexdigest() for number in range(len(commits))]
+        number = names.index(revision) if revision in names else len(commits) - 1
+        return names[number], commits[number]
+
+
+def is_large(path: str) -> bool:
+    return not path.endswith(TEXT) or path == "tokenizer.json"
+
+
+def git_oid(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Handler(BaseHTTPRequestHandler):
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, content: dict | list | bytes, status: int = 200, **headers: str) -> None:
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(body))} | headers).items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def refuse(self, code: str, status: int = 404) -> None:
+        self.answer({"error": code}, status, X_Error_Code=code, X_Error_Message=code)
+
+    def body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def route(self, *patterns) -> None:
+        path = unquote(urlsplit(self.path).path)
+        for pattern, answer in patterns:
+            if match := re.fullmatch(pattern, path):
+                repo = match.groupdict().get("repo")
+                known = repo is None or repo in self.hub.repos
+                return answer(**match.groupdict()) if known else self.refuse("RepoNotFound")
+        return self.refuse("EntryNotFound")
+
+    def do_GET(self) -> None:
+        self.route(
+            (r"/api/whoami-v2", lambda: self.answer({"name": "user", "type": "user", "orgs": []})),
+            (r"/api/models/(?P<repo>[^/]+/[^/]+)", self.info),
+            (r"/api/models/(?P<repo>[^/]+/[^/]+)/revision/(?P<revision>.+)", self.info),
+            (r"/api/models/(?P<repo>[^/]+/[^/]+)/tree/(?P<revision>[^/]+)(?P<folder>/.*)?", self.tree),
+            (r"/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)", self.resolve),
+        )
+
+    do_HEAD = do_GET
+
+    def do_PUT(self) -> None:
+        content = self.body()
+        oid = self.path.rpartition("/")[2]
+        if sha256(content) != oid:
+            return self.refuse("BadHash", 400)
+        self.hub.storage[oid] = content
+        self.hub.uploads.append(oid)
+        self.answer({})
+
+    def do_POST(self) -> None:
+        body = self.body()
+        self.route(
+            (r"/api/repos/create", lambda: self.create(**json.loads(body))),
+            (r"/api/validate-yaml", lambda: self.answer({"errors": [], "warnings": []})),
+            (r"/api/models/(?P<repo>[^/]+/[^/]+)/preupload/.+", lambda repo: self.preupload(repo, json.loads(body))),
+            (r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", lambda repo: self.batch(json.loads(body))),
+            (r"/api/models/(?P<repo>[^/]+/[^/]+)/commit/.+",
+             lambda repo: self.commit(repo, [json.loads(line) for line in body.splitlines()])),
+        )  # fmt: skip
+
+    def create(self, name: str, organization: str | None = None, **_) -> None:
+        repo = f"{organization or 'user'}/{name}"
+        if repo in self.hub.repos:
+            return self.answer({"error": "exists", "url": f"{self.hub.url}/{repo}"}, 409)
+        self.hub.repos[repo] = [{}]
+        self.answer({"url": f"{self.hub.url}/{repo}", "name": repo, "id": repo})
+
+    def preupload(self, repo: str, asked: dict) -> None:
+        _, files = self.hub.commit_of(repo, "main")
+        known = {path: sha256(content) if is_large(path) else git_oid(content) for path, content in files.items()}
+        answers = [
+            {"path": path, "uploadMode": "lfs" if is_large(path) else "regular", "shouldIgnore": False,
+             "oid": known.get(path)}
+            for path in (file["path"] for file in asked["files"])
+        ]  # fmt: skip
+        self.answer({"files": answers})
+
+    def batch(self, asked: dict) -> None:
+        objects = []
+        for file in asked["objects"]:
+            actions = {"upload": {"href": f"{self.hub.url}/storage/{file['oid']}", "header": {}}}
+            objects.append(file if file["oid"] in self.hub.storage else file | {"actions": actions})
+        self.answer({"transfer": "basic", "objects": objects})
+
+    def commit(self, repo: str, lines: list[dict]) -> None:
+        if self.hub.fail_commits:
+            self.hub.fail_commits -= 1
+            return self.refuse("Interrupted", 400)
+        files = dict(self.hub.commit_of(repo, "main")[1])
+        for line in lines:
+            value = line["value"]
+            if line["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                files[value["path"]] = self.hub.storage[value["oid"]]
+            elif line["key"] == "deletedFile":
+                del files[value["path"]]
+        self.hub.repos[repo].append(files)
+        oid = self.hub.commit_of(repo, "main")[0]
+        self.answer({"success": True, "commitOid": oid, "commitUrl": f"{self.hub.url}/{repo}/commit/{oid}"})
+
+    def info(self, repo: str, revision: str = "main") -> None:
+        oid, files = self.hub.commit_of(repo, revision)
+        siblings = [{"rfilename": path} for path in files]
+        self.answer({"id": repo, "sha": oid, "siblings": siblings, "private": False, "tags": [], "downloads": 0})
+
+    def tree(self, repo: str, revision: str, folder: str | None = None) -> None:
+        oid, files = self.hub.commit_of(repo, revision)
+        inside = f"{folder.strip('/')}/" if folder else ""
+        if inside and not any(path.startswith(inside) for path in files):
+            return self.refuse("EntryNotFound")
+        entries = []
+        for path, content in files.items():
+            if path.startswith(inside):
+                large = {"oid": sha256(content), "size": len(content), "pointerSize": 130}
+                entry = {"type": "file", "path": path, "size": len(content), "oid": git_oid(content)}
+                entries.append(entry | ({"lfs": large} if is_large(path) else {}))
+        self.answer(entries, X_Repo_Commit=oid)
+
+    def resolve(self, repo: str, revision: str, path: str) -> None:
+        oid, files = self.hub.commit_of(repo, revision)
+        if path not in files:
+            return self.answer(b"", 404, X_Error_Code="EntryNotFound", X_Repo_Commit=oid)
+        content = files[path]
+        tag = sha256(content) if is_large(path) else git_oid(content)
+        if path in self.hub.damaged:
+            content = content[:-1] + bytes([content[-1] ^ 1])
+        self.answer(content, X_Repo_Commit=oid, ETag=f'"{tag}"', X_Linked_Size=str(len(content)))

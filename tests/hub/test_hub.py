@@ -1,0 +1,181 @@
+"""Models go to a hub and come back, by the real client over HTTP, into processes that know nothing of this package.
+
+The client reads where the hub is when it is imported, so each side is a process of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from modeling_fast_r2d2 import (
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPairClassification,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    FastR2D2Model,
+    bundled_checkpoint,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from server import Hub  # noqa: E402
+
+CLASSES = {
+    "FastR2D2Model": FastR2D2Model,
+    "FastR2D2ForPreTraining": FastR2D2ForPreTraining,
+    "FastR2D2ForSequenceClassification": FastR2D2ForSequenceClassification,
+    "FastR2D2ForPairClassification": FastR2D2ForPairClassification,
+    "FastR2D2ForConstituencyParsing": FastR2D2ForConstituencyParsing,
+}
+TEXTS = ["The old man bought a new car", "Nobody knows"]
+
+HIDE = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+"""
+UPLOAD = """
+import sys, modeling_fast_r2d2 as package
+from transformers import AutoTokenizer
+from transformers.utils.logging import set_verbosity_error
+set_verbosity_error()
+for folder in sys.argv[1:]:
+    name = folder.rpartition("/")[2]
+    getattr(package, name).from_pretrained(folder).push_to_hub(f"user/{name}")
+    AutoTokenizer.from_pretrained(folder).push_to_hub(f"user/{name}")
+"""
+LOAD = """
+import sys, json, torch, transformers
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+AUTO = {"FastR2D2Model": "AutoModel", "FastR2D2ForPreTraining": "AutoModelForPreTraining",
+        "FastR2D2ForSequenceClassification": "AutoModelForSequenceClassification",
+        "FastR2D2ForPairClassification": "AutoModelForSequenceClassification"}
+found = {}
+for name in sys.argv[2:]:
+    place, trust = f"user/{name}", {"trust_remote_code": True}
+    if name in AUTO:
+        model = getattr(transformers, AUTO[name]).from_pretrained(place, **trust)
+    else:
+        model = get_class_from_dynamic_module(f"modeling_fast_r2d2.{name}", place).from_pretrained(place)
+    assert type(model).__name__ == name and "transformers_modules" in type(model).__module__, type(model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(place, **trust)
+    texts = json.loads(sys.argv[1])
+    pair = "Pair" in name
+    batch = tokenizer(texts[:1], texts[1:], return_tensors="pt") if pair else tokenizer(texts[:1], return_tensors="pt")
+    with torch.no_grad():
+        output = model.eval()(**batch)
+    found[name] = next(output[key] for key in ("logits", "pooler_output", "split_scores") if key in output).tolist()
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def hub():
+    hub = Hub()
+    yield hub
+    hub.close()
+
+
+def run(hub: Hub, home: Path, code: str, *arguments, fails: bool = False, **environment: str) -> str:
+    """Output of a process for which the hub is the Hub and ``home`` the cache; of one that fails, its errors."""
+    environment = {
+        **os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(home),
+        "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", **environment,
+    }  # fmt: skip
+    result = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
+                            env=environment, cwd=home.parent)  # fmt: skip
+    assert (result.returncode != 0) == fails, result.stderr
+    return result.stderr if fails else result.stdout
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    """A checkpoint for each class, heads drawn once."""
+    torch.manual_seed(0)
+    folders = {name: tmp_path_factory.mktemp("checkpoints") / name for name in CLASSES}
+    tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
+    for name, folder in folders.items():
+        CLASSES[name].from_pretrained(bundled_checkpoint()).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    return folders
+
+
+def outputs(folders: dict[str, Path]) -> dict[str, list]:
+    tokenizer, found = AutoTokenizer.from_pretrained(bundled_checkpoint()), {}
+    for name, folder in folders.items():
+        texts = (TEXTS[:1], TEXTS[1:]) if "Pair" in name else (TEXTS[:1],)
+        with torch.no_grad():
+            output = CLASSES[name].from_pretrained(folder).eval()(**tokenizer(*texts, return_tensors="pt"))
+        found[name] = next(output[key] for key in ("logits", "pooler_output", "split_scores") if key in output)
+    return found
+
+
+def test_every_class_goes_up_and_comes_down_with_its_code(hub, folders, tmp_path):
+    run(hub, tmp_path / "sender", UPLOAD, *folders.values())
+    expected = outputs(folders)
+    for offline in ("0", "1"):  # first into an empty cache, then from it
+        if offline == "1":
+            hub.repos.clear()
+        found = run(hub, tmp_path / "receiver", HIDE + LOAD, json.dumps(TEXTS), *folders, HF_HUB_OFFLINE=offline)
+        for name, values in json.loads(found.splitlines()[-1]).items():
+            torch.testing.assert_close(torch.tensor(values), expected[name])
+
+
+def test_an_interrupted_upload_goes_on_when_repeated(hub, folders, tmp_path):
+    folder, name = folders["FastR2D2Model"], "user/FastR2D2Model"
+    hub.fail_commits = 1
+    errors = run(hub, tmp_path / "sender", UPLOAD, folder, fails=True)
+    assert "Interrupted" in errors and hub.repos[name] == [{}]
+    sent = list(hub.uploads)
+    assert len(sent) == 1  # the weights were there before the commit broke off
+    run(hub, tmp_path / "sender", UPLOAD, folder)
+    assert hub.uploads[:1] == sent and sent[0] not in hub.uploads[1:]
+    assert hub.repos[name][-1]["model.safetensors"] == (folder / "model.safetensors").read_bytes()
+
+
+DOWNLOAD = "import sys, modeling_fast_r2d2; print(modeling_fast_r2d2.download(sys.argv[1]))"
+
+
+@pytest.mark.parametrize("path", ["model.safetensors", "parser.py"])
+def test_a_download_with_another_hash_is_refused_and_not_kept(hub, folders, tmp_path, path):
+    folder, name = folders["FastR2D2Model"], "user/FastR2D2Model"
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    hub.repos[name] = [files]
+    hub.damaged = {path}
+    errors = run(hub, tmp_path / "cache", DOWNLOAD, name, fails=True)
+    assert f"ValueError: {path} of {name} came with another content than the Hub has" in errors
+    hub.damaged = set()
+    got = Path(run(hub, tmp_path / "cache", DOWNLOAD, name).strip())
+    assert {file.name: file.read_bytes() for file in got.iterdir()} == files
+    assert Path(run(hub, tmp_path / "cache", DOWNLOAD, name, HF_HUB_OFFLINE="1").strip()) == got
+
+
+PUSH_PIPELINE = """
+import modeling_fast_r2d2
+from transformers import pipeline
+pipeline("constituency-parsing", model=modeling_fast_r2d2.bundled_checkpoint()).push_to_hub("user/parser")
+"""
+PARSE = """
+import sys, json
+from transformers import pipeline
+parse = pipeline("constituency-parsing", model="user/parser", trust_remote_code=True)
+print(json.dumps([result["brackets"] for result in parse(json.loads(sys.argv[1]))]))
+"""
+
+
+def test_a_parsing_pipeline_goes_up_and_comes_down(hub, tmp_path):
+    import transformers
+
+    run(hub, tmp_path / "sender", PUSH_PIPELINE)
+    found = run(hub, tmp_path / "receiver", HIDE + PARSE, json.dumps(TEXTS)).splitlines()[-1]
+    here = transformers.pipeline("constituency-parsing", model=bundled_checkpoint())
+    assert json.loads(found) == [result["brackets"] for result in here(TEXTS)]
