@@ -1,0 +1,157 @@
+"""Classifiers under a stock `Trainer`, with stock collators and what tokenizers return."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
+
+from modeling_fast_r2d2 import (
+    FastR2D2ForPairClassification,
+    FastR2D2ForSequenceClassification,
+    bundled_checkpoint,
+    parameter_groups,
+)
+
+CERTAIN = {
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0, "split_noise": 0.0,
+    "choice_noise": 0.0,
+}  # fmt: skip
+TEXTS = [
+    "a fine film", "a dull film with a bad plot and a worse end", "great", "bad", "the plot was not bad at all",
+    "it rained", "a warm and gripping story about two old friends", "cold", "so it ends", "nobody knows why they left",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(bundled_checkpoint())
+
+
+@pytest.fixture
+def rows(tokenizer) -> Dataset:
+    return Dataset.from_dict({**tokenizer(TEXTS), "label": [n % 2 for n in range(len(TEXTS))]})
+
+
+def model_of(model_class=FastR2D2ForSequenceClassification, **config):
+    set_seed(0)
+    return model_class.from_pretrained(bundled_checkpoint(), num_labels=2, **config)
+
+
+def trainer_of(model, rows, tokenizer, folder, optimizers=(None, None), **arguments) -> Trainer:
+    defaults = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "per_device_train_batch_size": 2,
+                "num_train_epochs": 1, "save_strategy": "no", "learning_rate": 1e-3, "seed": 1}  # fmt: skip
+    arguments = TrainingArguments(str(folder), **defaults | arguments)
+    return Trainer(
+        model, arguments, train_dataset=rows, eval_dataset=rows, processing_class=tokenizer, optimizers=optimizers,
+        data_collator=DataCollatorWithPadding(tokenizer),
+        compute_metrics=lambda found: {"accuracy": (found.predictions.argmax(-1) == found.label_ids).mean()},
+    )  # fmt: skip
+
+
+def weights(model) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+# The language-model loss is a mean over tokens; of batches with different numbers of them the mean is another.
+@pytest.mark.parametrize(("lm_loss_weight", "chosen"), [(0.0, [0, 1, 2, 3]), (1.0, [4, 4, 4, 4])])
+def test_accumulation_is_the_big_batch(rows, tokenizer, tmp_path, lm_loss_weight, chosen):
+    trained = []
+    for size, accumulation in ((4, 1), (2, 2), (1, 4)):
+        model = model_of(**CERTAIN, lm_loss_weight=lm_loss_weight)
+        before = weights(model).clone()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        trainer_of(
+            model, rows.select(chosen), tokenizer, tmp_path, (optimizer, None), per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulation, max_grad_norm=0.0,
+        ).train()  # fmt: skip
+        trained.append(weights(model) - before)
+    for other in trained[1:]:
+        torch.testing.assert_close(other, trained[0], atol=5e-6, rtol=1e-4)
+    assert trained[0].abs().max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"bf16": True},
+        {"train_sampling_strategy": "group_by_length"},
+        {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
+        {"max_grad_norm": 0.1, "warmup_steps": 2},
+    ],
+    ids=lambda arguments: next(iter(arguments)),
+)
+@pytest.mark.parametrize("model_class", [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification])
+def test_what_trainer_offers_trains(rows, tokenizer, tmp_path, arguments, model_class):
+    if model_class is FastR2D2ForPairClassification:
+        pairs = {**tokenizer(TEXTS, TEXTS[::-1]), "label": rows["label"]}
+        rows = Dataset.from_dict(pairs)
+    model = model_of(model_class)
+    before = weights(model).clone()
+    trainer = trainer_of(model, rows, tokenizer, tmp_path, **arguments)
+    result = trainer.train()
+    assert np.isfinite(result.training_loss) and not torch.equal(before, weights(model))
+    assert 0 <= trainer.evaluate()["eval_accuracy"] <= 1
+
+
+def test_two_learning_rates_are_the_optimizers(rows, tokenizer, tmp_path):
+    model = model_of()
+    encoder, parser = model.model.embeddings.weight.clone(), model.model.parser.embeddings.weight.clone()
+    groups = parameter_groups(model, learning_rate=0.0, parser_learning_rate=1e-2, weight_decay=0.0)
+    trainer_of(model, rows, tokenizer, tmp_path, (torch.optim.AdamW(groups), None)).train()
+    assert torch.equal(model.model.embeddings.weight, encoder)
+    assert not torch.equal(model.model.parser.embeddings.weight, parser)
+
+
+def test_predictions_of_ragged_batches_are_those_of_single_sentences(rows, tokenizer, tmp_path):
+    model = model_of().eval()
+    found = trainer_of(model, rows, tokenizer, tmp_path, per_device_eval_batch_size=3).predict(rows).predictions
+    assert found.shape == (len(TEXTS), 2)
+    with torch.no_grad():
+        alone = [model(**tokenizer(text, return_tensors="pt")).logits[0] for text in TEXTS]
+    np.testing.assert_allclose(found, torch.stack(alone), atol=1e-5)
+
+
+def test_a_resumed_run_ends_where_one_that_went_through_does(rows, tokenizer, tmp_path):
+    def run(folder, resume=False, **arguments):
+        model = model_of()
+        groups = parameter_groups(model, 1e-3, 1e-2)
+        trainer = trainer_of(
+            model, rows, tokenizer, folder, (torch.optim.AdamW(groups), None), num_train_epochs=2,
+            save_strategy="steps", save_steps=3, **arguments,
+        )  # fmt: skip
+        trainer.train(resume_from_checkpoint=resume)
+        return weights(model)
+
+    through = run(tmp_path / "through")
+    checkpoints = tmp_path / "through" / "checkpoint-3"
+    assert torch.equal(run(tmp_path / "resumed", str(checkpoints)), through)
+
+
+def test_the_best_checkpoint_is_loaded_at_the_end(rows, tokenizer, tmp_path, caplog):
+    model = model_of()
+    trainer = trainer_of(
+        model, rows, tokenizer, tmp_path, num_train_epochs=3, eval_strategy="epoch", save_strategy="epoch",
+        load_best_model_at_end=True, metric_for_best_model="loss", learning_rate=1e-1,
+    )  # fmt: skip
+    trainer.train()
+    losses = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(min(losses), rel=1e-5)
+    assert "missing keys" not in caplog.text
+    assert model.lm_head.decoder.weight is model.model.embeddings.weight
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "labels"),
+    [("regression", [0.5, -1.0]), ("multi_label_classification", [[1.0, 0.0], [1.0, 1.0]])],
+)
+def test_regression_and_several_labels_train(tokenizer, tmp_path, problem_type, labels):
+    model = model_of(problem_type=problem_type)
+    if problem_type == "regression":
+        model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint(), num_labels=1)
+    rows = Dataset.from_dict({**tokenizer(TEXTS), "labels": [labels[n % 2] for n in range(len(TEXTS))]})
+    trainer = trainer_of(model, rows, tokenizer, tmp_path, num_train_epochs=8, learning_rate=5e-3)
+    trainer.compute_metrics = None
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] < before
