@@ -22,6 +22,7 @@ from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
 from pretraining.assembly import compare_with_unigrams, make_accelerator, make_run, read_data
+from pretraining.checkpoints import MANIFEST
 from pretraining.loop import Run, train
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.report import model_card, plot
@@ -75,10 +76,15 @@ def finish(run: Run, unigram: dict[str, float]) -> Path:
     final = Path(run.options.output.output) / "model"
     aside = final.with_name(".model.part")
     shutil.rmtree(aside, ignore_errors=True)
-    run.accelerator.unwrap_model(run.model).save_pretrained(aside)
-    run.tokenizer.save_pretrained(aside)
+    figures = run.best.figures
+    if figures is None:
+        run.accelerator.unwrap_model(run.model).save_pretrained(aside)
+        run.tokenizer.save_pretrained(aside)
+        figures = run.progress.evaluations[-1]
+    else:
+        shutil.copytree(run.best.folder, aside, ignore=shutil.ignore_patterns(MANIFEST, "evaluation.json"))
     plot(run.progress, unigram, aside / "training.png")
-    card = model_card(run.options, run.progress, unigram, command(run), machine(run))
+    card = model_card(run.options, run.progress, figures, unigram, command(run), machine(run))
     (aside / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     os.rename(aside, final)

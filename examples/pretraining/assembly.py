@@ -13,6 +13,7 @@ from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 from pretraining.batches import Limits, PlannedEpochs, Share
+from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
 from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
 from pretraining.display import Display
@@ -133,6 +134,7 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     return Run(
         accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, num_steps, evaluation,
         Checkpoints(Path(output.output) / "checkpoints", output.keep_checkpoints, accelerator),
+        Best(Path(output.output) / "best", output.best_by),
         Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
 from pretraining.batches import Step
+from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
 from pretraining.display import Display
 from pretraining.optimisation import learning_rates
@@ -42,6 +43,7 @@ class Run:
     num_steps: int
     evaluate: Callable[[int], dict]
     checkpoints: Checkpoints
+    best: Best
     display: Display
     progress: Progress
     position: dict | None = None
@@ -151,6 +153,9 @@ def look(run: Run) -> None:
 def evaluate(run: Run) -> None:
     figures = {"step": run.progress.step, "tokens": run.progress.tokens, **run.evaluate(run.progress.step)}
     run.progress.evaluations.append(figures)
+    if run.accelerator.is_main_process:
+        run.best.offer(figures, run.accelerator.unwrap_model(run.model), run.tokenizer)
+    run.accelerator.wait_for_everyone()
     run.accelerator.log({key: value for key, value in figures.items() if key != "step"}, step=run.progress.step)
     if figures.keys() > {"step", "tokens"}:
         run.display.evaluation(figures)

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 
+from pretraining.best import IS_MORE_BETTER
 from tokenization_fast_r2d2 import SENTENCE_RULES
 
 # Fields of FastR2D2Config; "base" is the paper's model (Section 4.1.1), which is the config's default.
@@ -92,6 +93,10 @@ class OutputOptions:
     keep_checkpoints: int = _help("newest checkpoints that are kept", 3)
     log_steps: int = _help("steps between points of the curves", 20)
     evaluate_steps: int = _help("steps between evaluations", 500)
+    best_by: str | None = _help(
+        "end with the weights of the evaluation that was best by this figure; by default with the last ones",
+        None, choices=list(IS_MORE_BETTER),
+    )  # fmt: skip
     draw_trees: int = _help("sentences drawn at each evaluation", 3)
     tracker: str = _help("`accelerate` tracker: tensorboard, wandb, ... or none", "tensorboard")
 
@@ -123,6 +128,9 @@ class Options:
                 f"a sentence of max_length {data.max_length} must fit into tokens_per_batch, got "
                 f"{training.tokens_per_batch}; raise one or lower the other"
             )
+        needed = {"f1": "treebank", "validation_lm_loss": "validation"}
+        if self.output.best_by and not getattr(data, needed[self.output.best_by]):
+            raise ValueError(f"--best_by {self.output.best_by} needs --{needed[self.output.best_by]}")
         if data.streaming and training.max_steps is None:
             raise ValueError("a streamed corpus has no known length; give --max_steps")
         if data.streaming and data.num_workers:

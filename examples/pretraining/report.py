@@ -44,14 +44,16 @@ def draw_line(axis, points: list[dict], name: str, label: str, **style) -> None:
                   markersize=3, **style)  # fmt: skip
 
 
-def model_card(options: Options, progress: Progress, unigram: dict[str, float], command: str, machine: str) -> str:
-    """Markdown with the hub's header; the figures are the run's own."""
+def model_card(
+    options: Options, progress: Progress, last: dict, unigram: dict[str, float], command: str, machine: str
+) -> str:
+    """Markdown with the hub's header; the figures are the run's own, ``last`` those of the weights that it left."""
     data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"],
                          pipeline_tag="feature-extraction")  # fmt: skip
-    last = progress.evaluations[-1] if progress.evaluations else {}
     rows = [
         ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
+        ("weights of", f"step {last['step']:,}, best by {options.output.best_by}" if options.output.best_by else None),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
         ("too long sentences, left out", f"{progress.left_out + progress.corpus.get('too_long', 0):,}"),
         ("steps left out for losses that were not finite", f"{progress.skipped:,}"),

@@ -93,6 +93,28 @@ def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path
     assert_same_weights(tmp_path / "run", whole_run)
 
 
+def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
+    """The better it knows its corpus, the worse it does on words that are rare there; killed and started again, too."""
+    (tmp_path / "other.txt").write_text("underold underold underold and and\n" * 5)
+    arguments = [
+        *options, "--validation", str(tmp_path / "other.txt"), "--evaluate_steps", "3", "--keep_checkpoints", "9",
+        "--learning_rate", "0.03", "--best_by", "validation_lm_loss", "--output", str(tmp_path / "run"),
+    ]  # fmt: skip
+    assert pretrain(arguments, at=("step", 11, "SIGKILL")) == [-9]
+    assert pretrain(arguments) == [0]
+    checkpoints = tmp_path / "run" / "checkpoints"
+    evaluations = json.loads((checkpoints / "checkpoint-000000015" / "progress.json").read_text())["evaluations"]
+    best = min(evaluations, key=lambda figures: figures["validation_lm_loss"])
+    assert best["step"] < 15
+    chosen = load_file(checkpoints / f"checkpoint-{best['step']:09d}" / "model.safetensors")
+    found = weights(tmp_path / "run")
+    assert all(torch.equal(found[name], chosen[name]) for name in chosen)
+    assert {"evaluation.json", "files.json"}.isdisjoint(path.name for path in (tmp_path / "run" / "model").iterdir())
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"step {best['step']}, best by validation_lm_loss" in card
+    assert f"| validation LM loss, nats a token | {best['validation_lm_loss']:.3f} |" in card
+
+
 @pytest.mark.parametrize("num_processes, share, accumulation", [(2, 16, 1), (2, 8, 2), (1, 16, 2)])
 def test_neither_processes_nor_accumulation_change_the_weights(options, tmp_path, num_processes, share, accumulation):
     options = [o + NO_CHANCE if "hidden_size" in o else o for o in options]
@@ -201,6 +223,11 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
     assert "room for 9" in error_of([*options, "--config_overrides", "vocab_size=9", *out])
     assert "no model could be loaded" in error_of([*options, "--model", str(tmp_path), *out])
     assert not (tmp_path / "run").exists()
+
+
+def test_best_weights_need_something_to_be_best_by(options, tmp_path):
+    assert pretrain([*options, "--output", str(tmp_path / "run"), "--best_by", "f1"]) == [2]
+    assert "--best_by f1 needs --treebank" in last_output() and not (tmp_path / "run").exists()
 
 
 def test_another_runs_folder_is_not_touched(options, whole_run, tmp_path):
