@@ -18,6 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from huggingface_hub import HfApi
 from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
@@ -88,6 +89,9 @@ def finish(run: Run, unigram: dict[str, float]) -> Path:
     (aside / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     os.rename(aside, final)
+    if name := run.options.output.push_to_hub:
+        HfApi().create_repo(name, exist_ok=True)
+        run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=name, folder_path=final)}")
     return final
 
 

@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = HfArgumentParser((GlueOptions, FineTuningArguments), description=__doc__.split("\n")[0])
     options, settings = parser.parse_args_into_dataclasses(arguments)
     tasks = [find_task(name) for name in options.tasks]  # a wrong name shows before the first task trains
+    if settings.push_to_hub and len(tasks) > 1:
+        raise ValueError("a repository holds one model; with --push_to_hub give one task at a time")
     all_results = []
     for task in tasks:
         all_results.append(run(task, options, copy.copy(settings)))

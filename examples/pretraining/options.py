@@ -98,6 +98,8 @@ class OutputOptions:
         None, choices=list(IS_MORE_BETTER),
     )  # fmt: skip
     draw_trees: int = _help("sentences drawn at each evaluation", 3)
+    license: str | None = _help("of the weights, for the model card, as the Hub abbreviates it: apache-2.0, mit, ...")
+    push_to_hub: str | None = _help("Hub name, user/name, to upload the finished model to")
     tracker: str = _help("`accelerate` tracker: tensorboard, wandb, ... or none", "tensorboard")
 
 

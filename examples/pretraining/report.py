@@ -8,6 +8,17 @@ from huggingface_hub import ModelCardData
 from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
 
+USAGE = """\
+```python
+from transformers import AutoModel
+
+model = AutoModel.from_pretrained("{place}", trust_remote_code=True)
+print(model.encode(["A cat sleeps", "It rained all day"]).shape)  # a vector for each sentence
+for words, span, vector in model.constituents("The old man bought a new car"):
+    print(span, " ".join(words))
+```
+"""
+
 
 def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
     """Loss curves and, where there was a treebank, F1."""
@@ -48,7 +59,9 @@ def model_card(
     options: Options, progress: Progress, last: dict, unigram: dict[str, float], command: str, machine: str
 ) -> str:
     """Markdown with the hub's header; the figures are the run's own, ``last`` those of the weights that it left."""
-    data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"],
+    output = options.output
+    place = output.push_to_hub or str(Path(output.output) / "model")
+    data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"], license=output.license,
                          pipeline_tag="feature-extraction")  # fmt: skip
     rows = [
         ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
@@ -68,11 +81,7 @@ def model_card(
         f"---\n{data.to_yaml()}\n---\n\n# {Path(options.output.output).name}\n\n"
         "A [Fast-R2D2](https://arxiv.org/abs/2203.00281) model: a parser and a recursive encoder, pretrained together "
         f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    {command}\n\n"
-        "```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
-        'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
-        'model = AutoModel.from_pretrained("path/to/this/folder", trust_remote_code=True)\n'
-        'out = model(**tokenizer(["A cat sleeps"], return_tensors="pt"))\n'
-        "out.pooler_output, out.spans\n```\n\nAll settings:\n\n```json\n"
+        f"{USAGE.format(place=place)}\nAll settings:\n\n```json\n"
         f"{json.dumps(options.as_flat_dict(), indent=1)}\n```\n"
     )
 

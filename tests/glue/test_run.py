@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,10 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from glue.report import scores
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
+
+from server import Hub  # noqa: E402
 
 SCRIPT = Path(run_glue.__file__)
 FAST = ["--use_cpu", "--disable_tqdm", "1", "--learning_rate", "1e-2", "--parser_learning_rate", "1e-2"]
@@ -110,3 +115,26 @@ def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_pa
     with pytest.raises(ValueError, match="max_length must be >= 1, got 0"):
         run(checkpoint, glue, tmp_path, "--max_length", "0")
     assert not (tmp_path / "results.json").exists()
+
+
+def test_the_best_model_goes_to_the_hub_with_its_card(checkpoint, glue, tmp_path):
+    hub = Hub()
+    environment = os.environ | {
+        "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    arguments = ["--tasks", "SST-2", "--data", glue, "--model", checkpoint, "--output_dir", tmp_path / "out", *FAST]
+    arguments += ["--num_train_epochs", "1", "--push_to_hub", "--hub_model_id", "user/films"]
+    try:
+        subprocess.run(list(map(str, [sys.executable, SCRIPT, *arguments])), check=True, capture_output=True,
+                       env=environment)  # fmt: skip
+        files = hub.repos["user/films"][-1]
+        here = tmp_path / "out" / "SST-2" / "model"
+        assert files["model.safetensors"] == (here / "model.safetensors").read_bytes()
+        assert files["README.md"] == (here / "README.md").read_bytes()
+        code = re.search(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)[1]
+        found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                               env=environment | {"HF_HOME": str(tmp_path / "empty")}, cwd=tmp_path)  # fmt: skip
+        assert '"user/films"' in code and "'score'" in found.stdout
+    finally:
+        hub.close()

@@ -4,6 +4,8 @@ import gzip
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import pretrain as pretrain_script
 import pytest
@@ -47,6 +49,9 @@ def test_a_run_leaves_a_model_curves_and_a_card(whole_run):
     assert (whole_run / "model" / "training.png").stat().st_size > 10_000
     card = (whole_run / "model" / "README.md").read_text(encoding="utf-8")
     assert "300 sentences, 2,341 tokens" in card and "Made with" in card
+    code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "(2, 16)" in found.stdout and "(0, 6) The old man bought a new car" in found.stdout, found.stderr
     progress = json.loads((whole_run / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
     assert progress["tokens"] == 3 * progress["corpus"]["tokens"]
     assert [point["step"] for point in progress["curve"]] == [2, 4, 6, 8, 10, 12, 14]
