@@ -444,7 +444,9 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             losses["forced"] = self._task_loss(logits["forced"], labels)
         if config.chart_loss_weight or config.lm_loss_weight or config.tree_loss_weight:
             method = "heuristic" if encoding == "heuristic" else "chart"
-            chart, encoded = self.model.compose(batch, method, reachable_only=not config.lm_loss_weight)
+            # The tree loss has no gradient for the encoder, its teacher.
+            with torch.set_grad_enabled(bool(config.chart_loss_weight or config.lm_loss_weight)):
+                chart, encoded = self.model.compose(batch, method, reachable_only=not config.lm_loss_weight)
             losses["lm"], losses["tree"] = self.self_supervised_losses(batch, chart, encoded, input_ids)
             if config.chart_loss_weight:
                 logits[method] = self._logits(chart, encoded)

@@ -1,0 +1,96 @@
+"""What fine-tuning costs against a BERT of the same hidden size and three times the layers, on the same batches.
+
+    python examples/benchmark_finetuning.py --data path/to/glue --task SST-2
+
+One composition runs its layers over three vectors, one layer of BERT runs over one vector a token, so three times the
+layers are about the same products for each token. Models take turns; times are medians over rounds of all batches.
+"""
+
+import argparse
+
+import torch
+from benchmark import medians
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, DataCollatorWithPadding, set_seed
+
+from glue.data import read_task
+from glue.tasks import find_task
+from glue.training import encode
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForSequenceClassification, bundled_checkpoint, parameter_groups
+from pretraining.options import SIZES
+from tokenization_fast_r2d2 import task_token_ids
+
+OBJECTIVES = {
+    "forced": {"chart_loss_weight": 0.0, "lm_loss_weight": 0.0, "tree_loss_weight": 0.0},
+    "forced and tree": {"chart_loss_weight": 0.0, "lm_loss_weight": 0.0},
+    "all without language model": {"lm_loss_weight": 0.0},
+    "all": {},
+}
+
+
+class Subject:
+    """A model in training."""
+
+    def __init__(self, model: torch.nn.Module, groups):
+        self.model, self.optimizer = model.train(), torch.optim.AdamW(groups)
+
+    def epoch(self, batches: list[dict[str, torch.Tensor]]) -> None:
+        for batch in batches:
+            self.model(**batch).loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+
+def make_subjects(options: argparse.Namespace, tokenizer) -> dict[str, Subject]:
+    sizes = {"vocab_size": 30522, "num_labels": 2}
+    subjects = {}
+    for name, weights in OBJECTIVES.items():
+        set_seed(0)
+        config = FastR2D2Config(**SIZES[options.size], **sizes, **weights, **task_token_ids(tokenizer))
+        model = FastR2D2ForSequenceClassification(config)
+        subjects[name] = Subject(model, parameter_groups(model))
+    names = ("hidden_size", "num_attention_heads", "intermediate_size")
+    same = {name: getattr(config, name) for name in names}
+    bert = BertForSequenceClassification(BertConfig(**same, num_hidden_layers=3 * config.num_hidden_layers, **sizes))
+    return {"BERT": Subject(bert, bert.parameters()), **subjects}
+
+
+def make_batches(options: argparse.Namespace, tokenizer) -> list[dict[str, torch.Tensor]]:
+    """As `Trainer` draws them: at random, or of like length."""
+    rows = encode(read_task(find_task(options.task), options.data)["train"], tokenizer, 200).shuffle(seed=0)
+    rows = rows.select(range(options.batches * options.batch_size))
+    if options.group_by_length:
+        rows = rows.select(sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"])))
+    collate = DataCollatorWithPadding(tokenizer)
+    size = options.batch_size
+    return [collate(list(rows.select(range(first, first + size)))) for first in range(0, len(rows), size)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="nyu-mll/glue", help="as for run_glue.py")
+    parser.add_argument("--task", default="SST-2", help="one of single sentences")
+    parser.add_argument("--size", default="base", choices=list(SIZES))
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--batches", type=int, default=4)
+    parser.add_argument("--group_by_length", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, help="CPU threads; by default PyTorch's choice")
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
+    batches, subjects = make_batches(options, tokenizer), make_subjects(options, tokenizer)
+    tokens, places = (sum(sum(f(batch)) for batch in batches) for f in (
+        lambda batch: batch["attention_mask"].sum(1).tolist(), lambda batch: [batch["attention_mask"].numel()],
+    ))  # fmt: skip
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {options.size} size, {options.task}: "
+          f"{len(batches)} batches of {options.batch_size}, {tokens:,} tokens in {places:,} places")  # fmt: skip
+    times = medians(
+        {name: lambda subject=subject: subject.epoch(batches) for name, subject in subjects.items()}, options.repeats
+    )
+    for name, seconds in times.items():
+        print(f"{name:28} {seconds:8.2f} s  {tokens / seconds:8,.0f} tokens/s  {seconds / times['BERT']:6.2f} x BERT")
+
+
+if __name__ == "__main__":
+    main()
