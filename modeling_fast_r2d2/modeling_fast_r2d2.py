@@ -1,5 +1,6 @@
 """Fast-R2D2 as transformers models: the base model and its heads, thin over parser, chart, encoder and objectives."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -445,7 +446,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         if config.chart_loss_weight or config.lm_loss_weight or config.tree_loss_weight:
             method = "heuristic" if encoding == "heuristic" else "chart"
             # The tree loss has no gradient for the encoder, its teacher.
-            with torch.set_grad_enabled(bool(config.chart_loss_weight or config.lm_loss_weight)):
+            teaches_alone = not config.chart_loss_weight and not config.lm_loss_weight
+            with torch.no_grad() if teaches_alone else contextlib.nullcontext():
                 chart, encoded = self.model.compose(batch, method, reachable_only=not config.lm_loss_weight)
             losses["lm"], losses["tree"] = self.self_supervised_losses(batch, chart, encoded, input_ids)
             if config.chart_loss_weight:

@@ -1,6 +1,7 @@
 """The bundled checkpoint and the scripts, as a user runs them."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,10 @@ import pytest
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
+
+sys.path.insert(0, str(Path(__file__).parent / "hub"))
+
+from server import Hub  # noqa: E402
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -107,14 +112,23 @@ def test_the_readmes_pretraining_makes_a_model_that_parses(tmp_path):
 
 
 def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
+    """Its uploads go to a hub of our own."""
     text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 3
-    blocks.insert(2, "model.save_pretrained('path/to/folder')\n")
-    script = "\n".join(blocks).replace("path/to/folder", str(tmp_path / "saved"))
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8")
+    assert len(blocks) == 7
+    hub = Hub()
+    environment = os.environ | {
+        "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_OFFLINE": "0",
+    }  # fmt: skip
+    script = "\n".join(blocks).replace("path/to/", f"{tmp_path}/").replace("runs/", f"{tmp_path}/runs/")
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8",
+                            env=environment)  # fmt: skip
+    hub.close()
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("(") and "•" in result.stdout
+    assert "(0, 6) The old man bought a new car (64,)" in result.stdout and "'score'" in result.stdout
+    assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/films"][-1].keys()
 
 
 def test_the_benchmark_prints_its_figures():
