@@ -22,12 +22,11 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
     """A `FastR2D2ForPreTraining` in training mode.
 
     Raises:
-        ValueError: for unknown fields in ``config_overrides``, and if the tokenizer does not fit a given model.
+        ValueError: for unknown fields in ``config_overrides``, such as change the weights of a given model, and if the
+            tokenizer does not fit it.
     """
     if options.model:
-        model = _load(FastR2D2ForPreTraining, options.model, "model")
-        if options.config_overrides:
-            raise ValueError("--config_overrides is for new models; edit the config.json of a copy of --model instead")
+        model = load_model(options)
         check_fit(tokenizer, model.config)
     else:
         config = make_config(tokenizer, options)
@@ -41,17 +40,36 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
     return model.train()
 
 
+def load_model(options: ModelOptions) -> FastR2D2ForPreTraining:
+    """The given model, with its configuration as it is or overridden where that changes no weights."""
+    config = override(_load(FastR2D2Config, options.model, "model"), options.config_overrides)
+    try:
+        model, info = FastR2D2ForPreTraining.from_pretrained(options.model, config=config, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ValueError(f"no model could be loaded from {options.model!r}: {error}") from error
+    if options.config_overrides and (info["missing_keys"] or info["unexpected_keys"]):
+        raise ValueError(
+            f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
+            "that is for new models"
+        )
+    return model
+
+
 def make_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
     """Of a new model: its size, the tokenizer's ids, and what was said otherwise."""
     config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
-    if not options.config_overrides:
+    return override(config, options.config_overrides)
+
+
+def override(config: FastR2D2Config, overrides: str | None) -> FastR2D2Config:
+    if not overrides:
         return config
     try:
-        config.update_from_string(options.config_overrides)
+        config.update_from_string(overrides)
         return FastR2D2Config.from_dict(config.to_dict())  # checks the fields together
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"--config_overrides {options.config_overrides!r}: {error}; give field=value,field=value with "
-                         "fields of FastR2D2Config that have numbers, words or true and false") from error  # fmt: skip
+        raise ValueError(f"--config_overrides {overrides!r}: {error}; give field=value,field=value with fields of "
+                         "FastR2D2Config that have numbers, words or true and false") from error  # fmt: skip
 
 
 def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) -> None:

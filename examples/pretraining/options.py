@@ -58,7 +58,7 @@ class ModelOptions:
 
     model: str | None = _help("checkpoint to go on from, folder or Hub name; by default a new model")
     size: str = _help("of a new model", "base", choices=list(SIZES))
-    config_overrides: str | None = _help("fields of its configuration, as in window_size=2,parser_dropout_prob=0.1")
+    config_overrides: str | None = _help("fields of the configuration, as in window_size=2,parser_dropout_prob=0.1")
 
 
 @dataclass

@@ -195,7 +195,9 @@ def test_everything_at_once(options, tmp_path, sentences):
 def test_a_run_goes_on_from_another_ones_weights(options, whole_run, tmp_path):
     arguments = [o for o in options if "hidden_size" not in o and o != "--config_overrides"]
     arguments += ["--model", str(whole_run / "model"), "--max_steps", "1", "--output", str(tmp_path / "run")]
-    assert pretrain(arguments) == [0]
+    assert pretrain([*arguments, "--config_overrides", "window_size=3"]) == [0]
+    config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "run" / "model").config
+    assert (config.window_size, config.hidden_size) == (3, 16)
 
 
 def error_of(arguments):
@@ -227,6 +229,9 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
         assert overrides.partition("=")[0] in error_of([*options, "--config_overrides", overrides, *out])
     assert "room for 9" in error_of([*options, "--config_overrides", "vocab_size=9", *out])
     assert "no model could be loaded" in error_of([*options, "--model", str(tmp_path), *out])
+    for overrides in ("intermediate_size=64", "num_hidden_layers=2", "no_such=1"):
+        found = error_of([*options, "--model", str(whole_run / "model"), "--config_overrides", overrides, *out])
+        assert "no model could be loaded" in found or "config_overrides" in found
     assert not (tmp_path / "run").exists()
 
 
