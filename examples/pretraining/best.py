@@ -1,6 +1,7 @@
 """The weights of the best evaluation so far, which a run may end with instead of its last ones."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Best:
 
     def offer(self, figures: dict, model, tokenizer: PreTrainedTokenizerBase) -> None:
         """Take the model if its evaluation is better than that in the folder; for the main process alone."""
-        if self.by is None:
+        if self.by is None or not math.isfinite(figures[self.by]):
             return
         before, sign = self.figures, 1 if IS_MORE_BETTER[self.by] else -1
         if before is None or sign * figures[self.by] > sign * before[self.by]:
@@ -38,5 +39,5 @@ class Best:
             shutil.rmtree(aside, ignore_errors=True)
             model.save_pretrained(aside)
             tokenizer.save_pretrained(aside)
-            (aside / "evaluation.json").write_text(json.dumps(figures), encoding="utf-8")
+            (aside / "evaluation.json").write_text(json.dumps(figures | {"best_by": self.by}), encoding="utf-8")
             publish(aside, self.folder)

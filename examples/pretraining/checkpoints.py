@@ -83,6 +83,7 @@ def publish(aside: Path, final: Path) -> None:
         _flush(path)
     replaced = final.with_name(f".{final.name}.part")
     if final.exists():
+        shutil.rmtree(replaced, ignore_errors=True)  # of a publication that was killed
         os.rename(final, replaced)
     os.rename(aside, final)
     _flush(final.parent)

@@ -1,10 +1,12 @@
 """The model of a run, new or trained on, and the tokenizer that must fit it."""
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 from pretraining.options import SIZES, DataOptions, ModelOptions
@@ -14,7 +16,7 @@ from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
     """The given tokenizer, that of the given model, or one that is learned from the sentences."""
     if data.tokenizer or model.model:
-        return _load(AutoTokenizer, data.tokenizer or model.model, "tokenizer")
+        return _load(AutoTokenizer.from_pretrained, data.tokenizer or model.model, "tokenizer")
     return train_tokenizer(sentences, data.vocab_size, data.tokenizer_kind)
 
 
@@ -42,17 +44,22 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
 
 def load_model(options: ModelOptions) -> FastR2D2ForPreTraining:
     """The given model, with its configuration as it is or overridden where that changes no weights."""
-    config = override(_load(FastR2D2Config, options.model, "model"), options.config_overrides)
-    try:
-        model, info = FastR2D2ForPreTraining.from_pretrained(options.model, config=config, output_loading_info=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ValueError(f"no model could be loaded from {options.model!r}: {error}") from error
-    if options.config_overrides and (info["missing_keys"] or info["unexpected_keys"]):
+    given = _load(AutoConfig.from_pretrained, options.model, "model")
+    if not isinstance(given, FastR2D2Config):
+        raise ValueError(f"{options.model!r} is no Fast-R2D2 model, but {given.model_type!r}")
+    config = override(given, options.config_overrides)
+    if weights_of(config) != weights_of(given):
         raise ValueError(
             f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
             "that is for new models"
         )
-    return model
+    return _load(partial(FastR2D2ForPreTraining.from_pretrained, config=config), options.model, "model")
+
+
+def weights_of(config: FastR2D2Config) -> dict[str, torch.Size]:
+    """Names and shapes of a model's weights, without making them."""
+    with torch.device("meta"):
+        return {name: value.shape for name, value in FastR2D2ForPreTraining(config).state_dict().items()}
 
 
 def make_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
@@ -65,6 +72,7 @@ def override(config: FastR2D2Config, overrides: str | None) -> FastR2D2Config:
     if not overrides:
         return config
     try:
+        config = copy.deepcopy(config)
         config.update_from_string(overrides)
         return FastR2D2Config.from_dict(config.to_dict())  # checks the fields together
     except (ValueError, TypeError, KeyError) as error:
@@ -94,8 +102,8 @@ def check_fit(tokenizer: PreTrainedTokenizerBase, config: FastR2D2Config) -> Non
                              "give the model's own as --tokenizer")  # fmt: skip
 
 
-def _load(kind, name: str, what: str):
+def _load(load: Callable, name: str, what: str):
     try:
-        return kind.from_pretrained(name)
-    except (OSError, ValueError) as error:
+        return load(name)
+    except (OSError, ValueError, RuntimeError) as error:
         raise ValueError(f"no {what} could be loaded from {name!r}: {error}") from error

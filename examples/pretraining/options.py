@@ -85,7 +85,7 @@ class TrainingOptions:
 
 @dataclass
 class OutputOptions:
-    """What is written where, and how often. None of this changes the weights."""
+    """What is written where, and how often. None of this changes the weights, but ``best_by`` which are left."""
 
     output: str = field(metadata={"help": "folder of the run; the same command goes on from its newest checkpoint"})
     save_steps: int | None = _help("steps between checkpoints")
@@ -140,9 +140,14 @@ class Options:
 
     def that_matter(self) -> dict:
         """What decides the weights, as JSON can hold it."""
-        loading = ("num_proc", "num_workers", "validation", "validation_sentences", "treebank", "treebank_half")
-        data = {name: value for name, value in asdict(self.data).items() if name not in loading}
-        return data | asdict(self.model) | asdict(self.training)
+        watching = ("validation", "validation_sentences", "treebank", "treebank_half")
+        data = {name: value for name, value in asdict(self.data).items() if name not in ("num_proc", "num_workers")}
+        chosen = {"best_by": self.output.best_by}
+        if self.output.best_by:
+            chosen["evaluate_steps"] = self.output.evaluate_steps
+        else:
+            data = {name: value for name, value in data.items() if name not in watching}
+        return data | chosen | asdict(self.model) | asdict(self.training)
 
     def as_flat_dict(self) -> dict:
         return asdict(self.data) | asdict(self.model) | asdict(self.training) | asdict(self.output)

@@ -66,7 +66,7 @@ def model_card(
     rows = [
         ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
-        ("weights of", f"step {last['step']:,}, best by {options.output.best_by}" if options.output.best_by else None),
+        ("weights of", f"step {last['step']:,}, best by {last['best_by']}" if "best_by" in last else None),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
         ("too long sentences, left out", f"{progress.left_out + progress.corpus.get('too_long', 0):,}"),
         ("steps left out for losses that were not finite", f"{progress.skipped:,}"),

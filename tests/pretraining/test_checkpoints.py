@@ -2,6 +2,7 @@ import pytest
 from accelerate import Accelerator
 from transformers import AutoTokenizer
 
+from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints, damage
 from pretraining.run_folder import begin, begun_tokenizer, check_folder
 
@@ -9,6 +10,38 @@ from pretraining.run_folder import begin, begun_tokenizer, check_folder
 @pytest.fixture
 def checkpoints(tmp_path):
     return Checkpoints(tmp_path / "checkpoints", keep=2, accelerator=Accelerator(cpu=True))
+
+
+class Saved:
+    """What a model and a tokenizer have in common here."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def save_pretrained(self, folder):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{self.text}.txt").write_text(self.text)
+
+
+def test_the_best_is_kept_whatever_a_killed_process_left(tmp_path):
+    best = Best(tmp_path / "best", "f1")
+    assert best.figures is None
+    for step, f1 in enumerate([float("nan"), 40.0, 50.0, 45.0, 50.0, float("nan"), 51.0]):
+        if step == 6:  # killed while the one before was being removed, and while another was written
+            (tmp_path / ".best.part").mkdir()
+            (tmp_path / ".best.part" / "leftover").touch()
+            (tmp_path / ".best.new").mkdir()
+        best.offer({"step": step, "f1": f1}, Saved(f"model-{step}"), Saved("tokenizer"))
+        if step == 5:
+            assert best.figures == {"step": 2, "f1": 50.0, "best_by": "f1"}
+    assert best.figures["step"] == 6 and not damage(best.folder)
+    assert {path.name for path in best.folder.glob("*.txt")} == {"model-6.txt", "tokenizer.txt"}
+    lowest = Best(tmp_path / "lowest", "validation_lm_loss")
+    for step, loss in enumerate([5.0, 4.0, 6.0]):
+        lowest.offer({"step": step, "validation_lm_loss": loss}, Saved("model"), Saved("tokenizer"))
+    assert lowest.figures["step"] == 1
+    (lowest.folder / "model.txt").write_text("something else")
+    assert lowest.figures is None
 
 
 def write(text):

@@ -107,6 +107,8 @@ def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     ]  # fmt: skip
     assert pretrain(arguments, at=("step", 11, "SIGKILL")) == [-9]
     assert pretrain(arguments) == [0]
+    assert pretrain([*arguments, "--evaluate_steps", "2"]) == [2]
+    assert "evaluate_steps was 3, now 2" in last_output()
     checkpoints = tmp_path / "run" / "checkpoints"
     evaluations = json.loads((checkpoints / "checkpoint-000000015" / "progress.json").read_text())["evaluations"]
     best = min(evaluations, key=lambda figures: figures["validation_lm_loss"])
@@ -229,9 +231,10 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
         assert overrides.partition("=")[0] in error_of([*options, "--config_overrides", overrides, *out])
     assert "room for 9" in error_of([*options, "--config_overrides", "vocab_size=9", *out])
     assert "no model could be loaded" in error_of([*options, "--model", str(tmp_path), *out])
-    for overrides in ("intermediate_size=64", "num_hidden_layers=2", "no_such=1"):
-        found = error_of([*options, "--model", str(whole_run / "model"), "--config_overrides", overrides, *out])
-        assert "no model could be loaded" in found or "config_overrides" in found
+    given = [*options, "--model", str(whole_run / "model"), *out, "--config_overrides"]
+    for overrides in ("intermediate_size=64", "num_hidden_layers=2"):
+        assert f"--config_overrides {overrides!r} wants other weights" in error_of([*given, overrides])
+    assert "--config_overrides 'no_such=1'" in error_of([*given, "no_such=1"])
     assert not (tmp_path / "run").exists()
 
 
