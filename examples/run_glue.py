@@ -6,7 +6,8 @@
     TSV files or Hub ── text, text_pair, label ── ids, types ── Trainer ──► scores ──► table, JSON, model card
            data.py, tasks.py                        training.py            metrics.py     report.py
 
-Every option of `TrainingArguments` is an option here. The model of a task is left in ``<output_dir>/<task>/model``.
+The options of `TrainingArguments` are options here, but for the metric that chooses the epoch. Model and scores are left
+in ``<output_dir>/<task>``.
 """
 
 import copy
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from huggingface_hub import HfApi
 from transformers import HfArgumentParser
+from transformers.trainer_utils import get_last_checkpoint
 
 from glue.data import read_task
 from glue.options import FineTuningArguments, GlueOptions
@@ -27,20 +29,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser = HfArgumentParser((GlueOptions, FineTuningArguments), description=__doc__.split("\n")[0])
     options, settings = parser.parse_args_into_dataclasses(arguments)
     tasks = [find_task(name) for name in options.tasks]  # a wrong name shows before the first task trains
-    if settings.push_to_hub and len(tasks) > 1:
+    if len(tasks) > 1 and settings.push_to_hub:
         raise ValueError("a repository holds one model; with --push_to_hub give one task at a time")
-    all_results = []
-    for task in tasks:
-        all_results.append(run(task, options, copy.copy(settings)))
-        if settings.should_save:
-            write_results(all_results, Path(settings.output_dir) / "results.json")
+    if len(tasks) > 1 and settings.resume_from_checkpoint not in (None, "True", "true"):
+        raise ValueError("a checkpoint is of one task; give one task, or --resume_from_checkpoint true for the newest")
+    all_results = [run(task, options, copy.copy(settings)) for task in tasks]
     if settings.should_save:
-        print(f"\n{table(all_results)}\n\nresults, with all epochs: {Path(settings.output_dir) / 'results.json'}")
+        print(f"\n{table(all_results)}\n\nresults, with all epochs: {settings.output_dir}/<task>/results.json")
 
 
 def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict:
-    """Train and evaluate one task; leave its best model in a folder of its own."""
+    """Train and evaluate one task; leave its model and its results in a folder of its own."""
     settings.output_dir = str(Path(settings.output_dir) / task.name)
+    if settings.resume_from_checkpoint in ("True", "true"):
+        folder = Path(settings.output_dir)
+        settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
     with settings.main_process_first(desc="reading the task"):
         data = read_task(task, options.data)
     first = evaluated(data)[0][0]
@@ -48,13 +51,15 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
     settings.greater_is_better = True
     trainer = make_trainer(task, data, options, settings)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
-    result = results(task, trainer, options, settings)
     if settings.should_save:
         folder = Path(settings.output_dir) / "model"
         trainer.model.save_pretrained(folder)
         trainer.processing_class.save_pretrained(folder)
+    result = results(task, trainer, options, settings)
+    if settings.should_save:
+        write_results(result, Path(settings.output_dir) / "results.json")
         place = trainer.hub_model_id if settings.push_to_hub else str(folder)
-        (folder / "README.md").write_text(model_card(task, result, place), encoding="utf-8")
+        (folder / "README.md").write_text(model_card(task, result, place, options.license), encoding="utf-8")
         if settings.push_to_hub:
             HfApi(token=settings.hub_token).upload_folder(repo_id=place, folder_path=folder)
     return result

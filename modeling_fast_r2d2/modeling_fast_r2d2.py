@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
@@ -80,7 +80,11 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         return embeddings
 
     def parse(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, atom_spans: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
         """The parser's trees, without encoding anything; every model has a parser. Arguments and errors as for
         `FastR2D2Model`."""
@@ -117,6 +121,7 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.composition = Composition(config)
         self.parser = TopDownParser(config)
+        self._tokenizer = None
         self.post_init()
 
     def get_input_embeddings(self):
@@ -192,9 +197,18 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
 
     def _own_tokenizer(self) -> PreTrainedTokenizerBase:
-        if not self.name_or_path:
-            raise ValueError("the model was not loaded from a checkpoint; give its tokenizer")
-        return PreTrainedTokenizerFast.from_pretrained(self.name_or_path)
+        """Loaded once, in the revision that the weights are of."""
+        if self._tokenizer is None:
+            options = {
+                "revision": getattr(self.config, "_commit_hash", None) or "main",
+                "trust_remote_code": "transformers_modules" in type(self).__module__,  # it was trusted then
+            }
+            try:
+                self._tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, **options)
+            except (OSError, ValueError) as error:
+                place = self.name_or_path
+                raise ValueError(f"no tokenizer beside the weights, in {place!r}; give tokenizer=") from error
+        return self._tokenizer
 
     def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""

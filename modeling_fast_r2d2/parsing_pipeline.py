@@ -1,5 +1,7 @@
 """``pipeline("constituency-parsing")``: sentences to trees, in transformers' way."""
 
+import copy
+
 import torch
 from transformers import Pipeline
 
@@ -24,6 +26,12 @@ class ConstituencyParsingPipeline(Pipeline):
     _load_feature_extractor = False
     _load_processor = False
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.tokenizer.padding_side != "right":  # batches are padded on this side
+            self.tokenizer = copy.deepcopy(self.tokenizer)
+            self.tokenizer.padding_side = "right"
+
     def _sanitize_parameters(self, encoding: str | None = None, **kwargs):
         if kwargs:
             raise ValueError(f"unknown arguments {', '.join(kwargs)}; constituency-parsing has encoding and batch_size")
@@ -45,8 +53,11 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def _forward(self, inputs: dict, encoding: str = "forced") -> dict:
         kept = {name: inputs.pop(name) for name in ("word_ids", "words")}
-        output = self.model.parse(**inputs) if encoding == "forced" else self.model(**inputs, encoding=encoding)
-        return {"spans": output.spans, **kept}
+        if encoding == "forced":
+            return {"spans": self.model.parse(**inputs).spans, **kept}
+        if not hasattr(self.model.base_model, "composition"):
+            raise ValueError(f"{type(self.model).__name__} has no encoder for encoding={encoding!r}; load AutoModel")
+        return {"spans": self.model.base_model(**inputs, encoding=encoding).spans, **kept}
 
     def postprocess(self, outputs: dict) -> dict:
         tree = BinaryTree.from_spans(outputs["spans"][0]).to_words(outputs["word_ids"])

@@ -68,9 +68,12 @@ def test_constituents_are_the_trees_words_and_phrases(model, tokenizer):
     assert [c.words for c in model.constituents("Yes")] == [["Yes"]]
 
 
-def test_a_model_without_a_checkpoint_asks_for_a_tokenizer(model, tokenizer):
+def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tmp_path):
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="no tokenizer beside the weights, in .*; give tokenizer="):
+        FastR2D2Model.from_pretrained(tmp_path).encode(TEXTS)
     fresh = FastR2D2Model(FastR2D2Config.from_pretrained(bundled_checkpoint(), name_or_path=""))
-    with pytest.raises(ValueError, match="give its tokenizer"):
+    with pytest.raises(ValueError, match="give tokenizer="):
         fresh.encode(TEXTS)
     assert fresh.encode(TEXTS, tokenizer=tokenizer).shape == (5, model.config.hidden_size)
     with pytest.raises(ValueError, match="batch_size must be >= 1, got 0"):

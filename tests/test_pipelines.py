@@ -74,7 +74,20 @@ def test_what_is_no_sentence_is_refused(parse):
 
 def test_a_parser_alone_is_enough(parse, tokenizer):
     model = FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint())
-    assert pipeline("constituency-parsing", model=model, tokenizer=tokenizer)(SENTENCES) == parse(SENTENCES)
+    parse_alone = pipeline("constituency-parsing", model=model, tokenizer=tokenizer)
+    assert parse_alone(SENTENCES) == parse(SENTENCES)
+    with pytest.raises(ValueError, match="FastR2D2ForConstituencyParsing has no encoder for encoding='chart'"):
+        parse_alone(SENTENCES, encoding="chart")
+
+
+def test_heads_and_tokenizers_that_pad_on_the_left_parse_too(parse, tokenizer):
+    left = AutoTokenizer.from_pretrained(bundled_checkpoint(), padding_side="left")
+    model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint())
+    parse_left = pipeline("constituency-parsing", model=model, tokenizer=left)
+    for encoding in ("forced", "chart"):
+        assert parse_left(SENTENCES, batch_size=3, encoding=encoding) == parse(SENTENCES, encoding=encoding)
+    assert left.padding_side == "left"
+    assert model.parse(**tokenizer(SENTENCES[0], return_tensors="pt")).spans.shape[0] == 1
 
 
 CLEAN_PROCESS = """

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict, Features, Value, load_dataset
 from datasets.exceptions import DatasetGenerationError
+from transformers.utils import logging
 
 from glue.tasks import Task
 from tokenization_fast_r2d2 import read_sentences
+
+logger = logging.get_logger(__name__)
 
 
 def read_task(task: Task, source: str) -> DatasetDict:
@@ -49,17 +52,18 @@ def _from_file(task: Task, file: Path) -> Dataset:
     try:
         rows = load_dataset(
             "csv", data_files=str(file), split="train", delimiter="\t", quoting=csv.QUOTE_NONE, keep_default_na=False,
-            header=None if task.header else 0, names=list(columns), usecols=used,
+            header=None if task.header else 0, names=list(columns), usecols=used, encoding="utf-8-sig",
+            skip_blank_lines=False,
             features=Features({name: Value("string") for name in used}),
         )  # fmt: skip
     except (DatasetGenerationError, ValueError) as error:  # nothing but a header, or no table
-        raise ValueError(f"{file} could not be read: {error.__cause__ or error}; has it no rows?") from error
+        raise ValueError(f"{file} could not be read as a table with rows: {error.__cause__ or error}") from error
     first_line = 1 if task.header else 2
     return _in_one_form(rows, task, task.columns, lambda row: f"{file}, line {row + first_line}")
 
 
 def _header(file: Path) -> list[str]:
-    return next(iter(read_sentences(file)), "").split("\t")
+    return next(iter(read_sentences(file)), "").removeprefix("\ufeff").split("\t")
 
 
 def _from_hub(task: Task, source: str) -> DatasetDict:
@@ -85,7 +89,16 @@ def _in_one_form(rows: Dataset, task: Task, columns: tuple[str, ...], place: Cal
         raise ValueError(f"no column {', '.join(missing)} at {place(0)}, but {', '.join(rows.column_names)}")
     if not len(rows):
         raise ValueError(f"no rows at {place(0)}")
-    labels = [_number(task, label, place(row)) for row, label in enumerate(rows[columns[-1]])]
+    complete = [row for row, fields in enumerate(zip(*(rows[name] for name in columns), strict=True))
+                if None not in fields and fields[-1] != ""]  # fmt: skip
+    if len(complete) < len(rows):
+        first = min(set(range(len(rows))) - set(complete))
+        logger.warning(f"{len(rows) - len(complete)} rows lack a field, the first is {place(first)}; left out")
+        if not complete:
+            raise ValueError(f"all rows lack a field, from {place(0)} on")
+    given = list(rows[columns[-1]])
+    labels = [_number(task, given[row], place(row)) for row in complete]
+    rows = rows.select(complete)
     names = ("text", "text_pair")[: len(columns) - 1]
     rows = rows.select_columns(columns[:-1]).rename_columns(dict(zip(columns[:-1], names, strict=True)))
     return rows.add_column("label", labels)

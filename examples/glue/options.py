@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from transformers import TrainingArguments
+from transformers.training_args import OptimizerNames
 
 from modeling_fast_r2d2 import bundled_checkpoint
 
@@ -22,6 +23,7 @@ class GlueOptions:
     max_train_samples: int | None = _help("train on so many rows, drawn by the seed")
     encoding: str = _help("whose score on the first evaluation set chooses the best epoch", "forced",
                           choices=["forced", "chart"])  # fmt: skip
+    license: str | None = _help("of the weights, for the model card, as the Hub abbreviates it: apache-2.0, mit, ...")
     forced_loss_weight: float | None = _help("of the task loss along the parser's tree; by default as in the model")
     chart_loss_weight: float | None = _help("of the task loss over the chart; 0 does not compute a loss")
     lm_loss_weight: float | None = _help("of the language-model loss; the paper's † is 0")
@@ -54,3 +56,12 @@ class FineTuningArguments(TrainingArguments):
     logging_strategy: str = _help("when to log the training loss", "epoch")
     save_total_limit: int | None = _help("checkpoints kept", 2)
     load_best_model_at_end: bool = _help("keep the best epoch's weights", True)
+    hub_strategy: str = _help("when to upload; other than at the end, everything that is saved goes up", "end")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.eval_strategy == "no":
+            raise ValueError("run_glue.py scores every epoch; leave eval_strategy at epoch, or take steps")
+        optim = OptimizerNames(self.optim).value
+        if optim not in ("adamw_torch", "adamw_torch_fused"):
+            raise ValueError(f"run_glue.py trains with AdamW and two learning rates, got optim {optim}")

@@ -27,13 +27,16 @@ def results(task: Task, trainer: Trainer, options: GlueOptions, arguments: FineT
         figures = {key.removeprefix("eval_"): entry[key] for key in entry if key.startswith("eval_") or key == "loss"}
         epochs.setdefault(entry["epoch"], {"epoch": entry["epoch"]}).update(figures)
     by_epoch = [epoch for epoch in epochs.values() if len(epoch) > 2]
-    chooser = arguments.metric_for_best_model.removeprefix("eval_")
+    # What the weights were chosen by; without a choice they are the last ones.
+    chooser = arguments.metric_for_best_model.removeprefix("eval_") if arguments.load_best_model_at_end else None
+    trained = [epoch for epoch in by_epoch if epoch["epoch"] > 0]
+    kept = max(trained, key=lambda epoch: epoch[chooser]) if chooser else trained[-1]
     summary = next(entry for entry in reversed(trainer.state.log_history) if "train_runtime" in entry)
     return {
         "task": task.name,
         "metric": task.metric,
         "chosen_by": chooser,
-        "best": max(by_epoch, key=lambda epoch: epoch[chooser]),
+        "best": kept,
         "epochs": by_epoch,
         "train_rows": len(trainer.train_dataset),
         "train_seconds": summary["train_runtime"],
@@ -63,7 +66,7 @@ def scores(result: dict) -> list[tuple[str, str, float]]:
 
 def table(all_results: list[dict]) -> str:
     """Markdown: a line for each task, evaluation set and encoding, in hundredths."""
-    lines = ["| task | on | encoding | accuracy | MCC | F1 | best epoch | minutes |", "| --- " * 8 + "|"]
+    lines = ["| task | on | encoding | accuracy | MCC | F1 | epoch | minutes |", "| --- " * 8 + "|"]
     for result in all_results:
         places = dict.fromkeys(place for place, _, _ in scores(result))
         for place in places:
@@ -77,14 +80,14 @@ def table(all_results: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def write_results(all_results: list[dict], file: Path) -> None:
+def write_results(result: dict, file: Path) -> None:
     """Whole or not at all."""
     aside = file.with_name(f".{file.name}.part")
-    aside.write_text(json.dumps(all_results, indent=1) + "\n", encoding="utf-8")
+    aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     os.replace(aside, file)
 
 
-def model_card(task: Task, result: dict, place: str) -> str:
+def model_card(task: Task, result: dict, place: str, license: str | None = None) -> str:
     """Markdown with the hub's header: data, scores and code that runs as it stands.
 
     Args:
@@ -92,7 +95,7 @@ def model_card(task: Task, result: dict, place: str) -> str:
     """
     name = f"{Path(result['model']).name}-{task.hub_name}"
     data = ModelCardData(
-        library_name="transformers", license="apache-2.0", datasets=["nyu-mll/glue"], model_name=name,
+        library_name="transformers", license=license, datasets=["nyu-mll/glue"], model_name=name,
         pipeline_tag="text-classification", tags=["fast-r2d2"],
         eval_results=[
             EvalResult(
@@ -103,13 +106,17 @@ def model_card(task: Task, result: dict, place: str) -> str:
         ],
     )  # fmt: skip
     example = '{"text": "A man sleeps.", "text_pair": "Nobody is awake."}' if task.is_pair else '"A gripping film."'
+    chosen = (
+        f"The epoch was chosen by `{result['chosen_by']}`, so these scores are a little high."
+        if result["chosen_by"] else "The weights are those of the last epoch."
+    )  # fmt: skip
     weights = ", ".join(f"{loss} {weight:g}" for loss, weight in result["loss_weights"].items())
     return (
         f"---\n{data.to_yaml()}\n---\n\n# {name}\n\nA [Fast-R2D2](https://arxiv.org/abs/2203.00281) model, fine-tuned "
         f"on {task.name} of [GLUE](https://gluebenchmark.com): {result['train_rows']:,} rows, "
         f"{result['settings']['num_train_epochs']:g} epochs, {result['train_seconds'] / 60:.0f} minutes. `forced` is "
         f"the parser's tree (Fast-R2D2* in the paper), `chart` the pruned chart.\n\n{table([result])}\n\n"
-        f"The best epoch was chosen by `{result['chosen_by']}`, so these scores are a little high. "
+        f"{chosen} "
         f"Loss weights: {weights}.\n\n{USAGE.format(place=place, example=example)}\n"
         f"Classes: {', '.join(task.classes)}.\n\n"
         f"Settings:\n\n```json\n{json.dumps(result['settings'], indent=1)}\n```\n"

@@ -11,6 +11,7 @@ from glue.metrics import score
 from glue.options import FineTuningArguments, GlueOptions
 from glue.tasks import Task
 from modeling_fast_r2d2 import FastR2D2ForPairClassification, FastR2D2ForSequenceClassification, parameter_groups
+from modeling_fast_r2d2.modeling_fast_r2d2 import ClassificationHead
 
 logger = logging.get_logger(__name__)
 
@@ -30,7 +31,6 @@ def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments:
         for name, rows in ((name, encode(rows, tokenizer, options.max_length)) for name, rows in evaluated(data))
         for encoding in ENCODINGS
     }
-    rates = arguments.learning_rate, arguments.parser_learning_rate
     return Trainer(
         model,
         arguments,
@@ -39,8 +39,15 @@ def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments:
         processing_class=tokenizer,
         data_collator=CollatorWithEncoding(tokenizer),
         compute_metrics=partial(score, task),
-        optimizers=(torch.optim.AdamW(parameter_groups(model, *rates, arguments.weight_decay)), None),
+        optimizers=(make_optimizer(model, arguments), None),
     )
+
+
+def make_optimizer(model, arguments: FineTuningArguments) -> torch.optim.AdamW:
+    rates = arguments.learning_rate, arguments.parser_learning_rate
+    betas = arguments.adam_beta1, arguments.adam_beta2
+    groups = parameter_groups(model, *rates, arguments.weight_decay)
+    return torch.optim.AdamW(groups, betas=betas, eps=arguments.adam_epsilon)
 
 
 def evaluated(data: DatasetDict) -> list[tuple[str, Dataset]]:
@@ -49,29 +56,47 @@ def evaluated(data: DatasetDict) -> list[tuple[str, Dataset]]:
 
 
 def load(task: Task, options: GlueOptions):
-    """The checkpoint's tokenizer, and its model with a head for the task, new unless it has a fitting one."""
+    """The checkpoint's tokenizer, and its model with a head for the task, new unless it has one for these classes."""
     model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
-    names = dict(enumerate(task.classes))
     try:
-        config = AutoConfig.from_pretrained(
-            options.model, num_labels=len(names), id2label=names, label2id={name: n for n, name in names.items()},
-            problem_type="single_label_classification", encoding=options.encoding, **options.loss_weights(),
-        )  # fmt: skip
-        return AutoTokenizer.from_pretrained(options.model), model_class.from_pretrained(options.model, config=config)
+        config = AutoConfig.from_pretrained(options.model)
+        if config.model_type != "fast_r2d2":
+            raise ValueError(f"it is a {config.model_type!r} model")
+        names = dict(enumerate(task.classes))
+        is_this_tasks = config.id2label == names  # 2 classes of another task would fit as well
+        for name, value in {
+            "id2label": names, "label2id": {name: number for number, name in names.items()},
+            "problem_type": "single_label_classification", "encoding": options.encoding, **options.loss_weights(),
+        }.items():  # fmt: skip
+            setattr(config, name, value)
+        model = model_class.from_pretrained(options.model, config=config, ignore_mismatched_sizes=True)
+        tokenizer = AutoTokenizer.from_pretrained(options.model)
     except (OSError, ValueError) as error:
         raise ValueError(f"no Fast-R2D2 checkpoint could be loaded from {options.model!r}: {error}") from error
+    if not is_this_tasks:
+        if any("Classification" in name for name in config.architectures or []):
+            logger.warning(f"the head in {options.model} is for other classes; a new one is trained")
+        model.classifier = ClassificationHead(config)
+    return tokenizer, model
 
 
 def encode(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
     """Token ids, and types that tell the sentences of a pair apart. Text that is cut or blank is counted and said."""
 
     def encode_rows(batch: dict[str, list]) -> dict[str, list]:
-        texts = [batch[name] for name in ("text", "text_pair") if name in batch]
-        is_blank = [not all(text.strip() for text in row) for row in zip(*texts, strict=True)]
-        texts = [[text if text.strip() else tokenizer.unk_token for text in column] for column in texts]
-        lengths = map(len, tokenizer(*texts, verbose=False)["input_ids"])
-        encoded = tokenizer(*texts, truncation=True, max_length=max_length)
-        return {**encoded, "is_cut": [length > max_length for length in lengths], "is_blank": is_blank}
+        columns = [batch[name] for name in ("text", "text_pair") if name in batch]
+        plain = {"add_special_tokens": False, "verbose": False}  # a [SEP] would be a leaf of the tree
+        is_empty = [[not ids for ids in tokenizer(column, **plain)["input_ids"]] for column in columns]
+        columns = [
+            [tokenizer.unk_token if empty else text for text, empty in zip(*pair, strict=True)]
+            for pair in zip(columns, is_empty, strict=True)
+        ]
+        lengths = map(len, tokenizer(*columns, **plain)["input_ids"])
+        encoded = tokenizer(
+            *columns, truncation=True, max_length=max_length, return_token_type_ids=len(columns) > 1, **plain
+        )
+        blank = [any(row) for row in zip(*is_empty, strict=True)]
+        return {**encoded, "is_cut": [length > max_length for length in lengths], "is_blank": blank}
 
     encoded = rows.map(encode_rows, batched=True, remove_columns=rows.column_names, desc="tokenizing")
     encoded = encoded.add_column("label", rows["label"])

@@ -66,9 +66,10 @@ def test_tasks_are_found_by_both_names():
     [
         ("sentence\tmark\nfine\t1\n", r"dev.tsv has no column label, but sentence, mark"),
         ("sentence\tlabel\nfine\t1\nbad\t2\n", r"dev.tsv, line 3: '2' is no label of SST-2; there are 0 \(negative\)"),
-        ("sentence\tlabel\nfine\n", "dev.tsv, line 2: .* is no label"),
+        ("sentence\tlabel\nfine\n", "all rows lack a field, from .*dev.tsv, line 2"),
+        ("sentence\tlabel\nfine\t1\n\nbad\t2\n", r"dev.tsv, line 4: '2' is no label"),
         ("sentence\tlabel\nso\tfine\t1\n", "dev.tsv, line 2: 'fine' is no label"),
-        ("sentence\tlabel\n", "dev.tsv could not be read: .*no data"),
+        ("sentence\tlabel\n", "dev.tsv could not be read as a table with rows"),
         (None, "dev.tsv is not there"),
     ],
 )
@@ -82,6 +83,15 @@ def test_bad_files_are_named(glue, tmp_path, content, message):
         read_task(TASKS["SST-2"], str(tmp_path))
 
 
+def test_rows_that_lack_a_field_are_left_out_and_said(glue, tmp_path, caplog):
+    (tmp_path / "SST-2").mkdir()
+    (tmp_path / "SST-2" / "train.tsv").write_text("\ufeffsentence\tlabel\nfine\t1\nlost\n\nbad\t0\n", encoding="utf-8")
+    (tmp_path / "SST-2" / "dev.tsv").write_bytes((glue / "SST-2" / "dev.tsv").read_bytes())
+    rows = read_task(TASKS["SST-2"], str(tmp_path))["train"].to_list()
+    assert rows == [{"text": "fine", "label": 1}, {"text": "bad", "label": 0}]
+    assert "2 rows lack a field, the first is" in caplog.text and "train.tsv, line 3; left out" in caplog.text
+
+
 def test_a_folder_without_the_task_is_named(glue, tmp_path):
     with pytest.raises(ValueError, match="has no folder CoLA"):
         read_task(TASKS["CoLA"], str(glue))
@@ -92,7 +102,7 @@ def test_a_folder_without_the_task_is_named(glue, tmp_path):
 
 def test_long_rows_are_cut_and_blank_ones_unknown_and_said_once(checkpoint, caplog):
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    rows = Dataset.from_dict({"text": ["the film " * 50, " ", "the film"], "label": [0, 1, 1]})
+    rows = Dataset.from_dict({"text": ["the film " * 50, "\u200b", "the film"], "label": [0, 1, 1]})
     encoded = encode(rows, tokenizer, 10)
     assert [len(ids) for ids in encoded["input_ids"]] == [10, 1, 2]
     assert encoded["input_ids"][1] == [tokenizer.unk_token_id]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,10 @@ import run_glue
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from glue.options import GlueOptions
 from glue.report import scores
+from glue.tasks import find_task
+from glue.training import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
 
@@ -27,7 +31,11 @@ def run(checkpoint, glue, output, *more: str, tasks=("SST-2",)) -> list[dict]:
         ["--tasks", *tasks, "--data", str(glue), "--model", str(checkpoint), "--output_dir", str(output)]
         + [*FAST, "--per_device_train_batch_size", "8", "--num_train_epochs", "4", *more]
     )
-    return json.loads((output / "results.json").read_text())
+    return [results_of(output, task) for task in tasks]
+
+
+def results_of(output: Path, task: str) -> dict:
+    return json.loads((output / task / "results.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +60,7 @@ def accuracy(folder: Path, rows: Path, encoding: str) -> float:
 
 
 def test_the_best_epochs_model_has_the_scores_that_are_reported(output, glue, capsys):
-    results = json.loads((output / "results.json").read_text())
+    results = [results_of(output, task) for task in ("SST-2", "RTE")]
     assert [result["task"] for result in results] == ["SST-2", "RTE"]
     for result in results:
         assert len(result["epochs"]) == 4
@@ -67,9 +75,9 @@ def test_the_best_epochs_model_has_the_scores_that_are_reported(output, glue, ca
 
 def test_the_card_says_what_the_results_say(output):
     card = (output / "RTE" / "model" / "README.md").read_text()
-    best = json.loads((output / "results.json").read_text())[1]["best"]
+    best = results_of(output, "RTE")["best"]
     assert f"| RTE | dev | chart | {100 * best['dev_chart_accuracy']:.1f} |" in card
-    assert "license: apache-2.0" in card and "nyu-mll/glue" in card and '"text_pair"' in card
+    assert "nyu-mll/glue" in card and '"text_pair"' in card
 
 
 def test_the_same_seed_gives_the_same_numbers(checkpoint, glue, tmp_path):
@@ -80,6 +88,34 @@ def test_the_same_seed_gives_the_same_numbers(checkpoint, glue, tmp_path):
     timeless = [{key: value for key, value in best.items() if "second" not in key and "runtime" not in key}
                 for best in (first, second, other)]  # fmt: skip
     assert timeless[0] == timeless[1] != timeless[2]
+
+
+def test_last_weights_come_with_their_own_scores(checkpoint, glue, tmp_path):
+    [result] = run(checkpoint, glue, tmp_path, "--load_best_model_at_end", "False", "--num_train_epochs", "2")
+    assert result["best"] == result["epochs"][-1] and result["chosen_by"] is None
+    assert "those of the last epoch" in (tmp_path / "SST-2" / "model" / "README.md").read_text()
+
+
+def test_the_newest_checkpoint_of_each_task_goes_on(checkpoint, glue, output, tmp_path):
+    shutil.copytree(output / "SST-2", tmp_path / "SST-2")
+    for folder in (tmp_path / "SST-2").glob("checkpoint-*"):
+        if folder.name != "checkpoint-72":
+            shutil.rmtree(folder)
+    [again] = run(checkpoint, glue, tmp_path, "--resume_from_checkpoint", "true")
+    first = results_of(output, "SST-2")
+    assert [epoch["dev_chart_loss"] for epoch in again["epochs"]] == [e["dev_chart_loss"] for e in first["epochs"]]
+
+
+def test_a_head_of_other_classes_is_not_taken_over(output):
+    for source, task in (("RTE", "RTE"), ("RTE", "MNLI"), ("SST-2", "CoLA")):
+        options = GlueOptions([task], model=str(output / source / "model"))
+        _, model = load(find_task(task), options)
+        kept = torch.equal(model.classifier.dense.weight, head_of(output / source / "model").dense.weight)
+        assert kept == (source == task) and model.config.num_labels == len(find_task(task).classes)
+
+
+def head_of(folder: Path):
+    return AutoModelForSequenceClassification.from_pretrained(folder).classifier
 
 
 def test_losses_without_weight_are_not_there(checkpoint, glue, tmp_path, monkeypatch):
@@ -102,7 +138,7 @@ def test_two_processes_evaluate_as_one_does(checkpoint, glue, tmp_path):
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", processes, SCRIPT]
         subprocess.run(list(map(str, [*command, *arguments, "--output_dir", output])), check=True,
                        capture_output=True, env=os.environ | {"OMP_NUM_THREADS": "1"})  # fmt: skip
-        bests.append(json.loads((output / "results.json").read_text())[0]["best"])
+        bests.append(results_of(output, "SST-2")["best"])
     assert bests[0]["dev_forced_accuracy"] == bests[1]["dev_forced_accuracy"]
     assert bests[0]["dev_chart_accuracy"] == bests[1]["dev_chart_accuracy"]
 
@@ -114,7 +150,13 @@ def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_pa
         run(tmp_path / "nowhere", glue, tmp_path)
     with pytest.raises(ValueError, match="max_length must be >= 1, got 0"):
         run(checkpoint, glue, tmp_path, "--max_length", "0")
-    assert not (tmp_path / "results.json").exists()
+    with pytest.raises(ValueError, match="leave eval_strategy at epoch"):
+        run(checkpoint, glue, tmp_path, "--eval_strategy", "no", "--load_best_model_at_end", "False")
+    with pytest.raises(ValueError, match="got optim adafactor"):
+        run(checkpoint, glue, tmp_path, "--optim", "adafactor")
+    with pytest.raises(ValueError, match="a checkpoint is of one task"):
+        run(checkpoint, glue, tmp_path, "--resume_from_checkpoint", "somewhere", tasks=("SST-2", "RTE"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_best_model_goes_to_the_hub_with_its_card(checkpoint, glue, tmp_path):
@@ -124,13 +166,15 @@ def test_the_best_model_goes_to_the_hub_with_its_card(checkpoint, glue, tmp_path
         "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     arguments = ["--tasks", "SST-2", "--data", glue, "--model", checkpoint, "--output_dir", tmp_path / "out", *FAST]
-    arguments += ["--num_train_epochs", "1", "--push_to_hub", "--hub_model_id", "user/films"]
+    arguments += ["--num_train_epochs", "1", "--push_to_hub", "--hub_model_id", "user/films", "--license", "mit"]
     try:
         subprocess.run(list(map(str, [sys.executable, SCRIPT, *arguments])), check=True, capture_output=True,
                        env=environment)  # fmt: skip
         files = hub.repos["user/films"][-1]
         here = tmp_path / "out" / "SST-2" / "model"
         assert files["model.safetensors"] == (here / "model.safetensors").read_bytes()
+        assert "training_args.bin" not in files  # a pickle
+        assert b"license: mit" in files["README.md"]
         assert files["README.md"] == (here / "README.md").read_bytes()
         code = re.search(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)[1]
         found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
