@@ -6,8 +6,8 @@
     TSV files or Hub ── text, text_pair, label ── ids, types ── Trainer ──► scores ──► table, JSON, model card
            data.py, tasks.py                        training.py            metrics.py     report.py
 
-The options of `TrainingArguments` are options here, but for the metric that chooses the epoch. Model and scores are left
-in ``<output_dir>/<task>``.
+The options of `TrainingArguments` are options here, but for the metric that chooses the epoch. Model and scores lie in
+``<output_dir>/<task>``.
 """
 
 import copy
