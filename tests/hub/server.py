@@ -1,4 +1,4 @@
-"""A hub on 127.0.0.1, as far as uploading and downloading models goes, kept in memory.
+"""A hub on 127.0.0.1, as far as uploading and downloading models and reading data sets goes, kept in memory.
 
 Written from what the client asks for: create, preupload, LFS batch and upload, commit, info, tree, resolve. Small text
 files are git blobs, all else LFS, as on the real one. Faults can be switched on: see `Hub`.
@@ -10,13 +10,14 @@ import json
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
+REPO = r"/api/(?P<kind>models|datasets)/(?P<repo>[^/]+/[^/]+)"
 TEXT = (".json", ".md", ".py", ".txt", ".gitattributes")
 
 
 class Hub:
-    """Repositories by name: a list of commits, each a dict of files.
+    """Repositories by name, data sets' as ``datasets/user/name``: a list of commits, each a dict of files.
 
     Attributes:
         storage: large files by SHA-256.
@@ -58,6 +59,13 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def entry(path: str, content: bytes) -> dict:
+    """Of a file in a listing."""
+    large = {"oid": sha256(content), "size": len(content), "pointerSize": 130}
+    listed = {"type": "file", "path": path, "size": len(content), "oid": git_oid(content)}
+    return listed | ({"lfs": large} if is_large(path) else {})
+
+
 class Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
@@ -91,18 +99,20 @@ class Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         for pattern, answer in patterns:
             if match := re.fullmatch(pattern, path):
-                repo = match.groupdict().get("repo")
-                known = repo is None or repo in self.hub.repos
-                return answer(**match.groupdict()) if known else self.refuse("RepoNotFound")
+                found = match.groupdict()
+                if found.pop("kind", None) in ("datasets", "datasets/"):
+                    found["repo"] = f"datasets/{found['repo']}"
+                known = "repo" not in found or found["repo"] in self.hub.repos
+                return answer(**found) if known else self.refuse("RepoNotFound")
         return self.refuse("EntryNotFound")
 
     def do_GET(self) -> None:
         self.route(
             (r"/api/whoami-v2", lambda: self.answer({"name": "user", "type": "user", "orgs": []})),
-            (r"/api/models/(?P<repo>[^/]+/[^/]+)", self.info),
-            (r"/api/models/(?P<repo>[^/]+/[^/]+)/revision/(?P<revision>.+)", self.info),
-            (r"/api/models/(?P<repo>[^/]+/[^/]+)/tree/(?P<revision>[^/]+)(?P<folder>/.*)?", self.tree),
-            (r"/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)", self.resolve),
+            (REPO, self.info),
+            (REPO + r"/revision/(?P<revision>.+)", self.info),
+            (REPO + r"/tree/(?P<revision>[^/]+)(?P<folder>/.*)?", self.tree),
+            (r"/(?P<kind>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)", self.resolve),
         )
 
     do_HEAD = do_GET
@@ -121,10 +131,10 @@ class Handler(BaseHTTPRequestHandler):
         self.route(
             (r"/api/repos/create", lambda: self.create(**json.loads(body))),
             (r"/api/validate-yaml", lambda: self.answer({"errors": [], "warnings": []})),
-            (r"/api/models/(?P<repo>[^/]+/[^/]+)/preupload/.+", lambda repo: self.preupload(repo, json.loads(body))),
+            (REPO + r"/preupload/.+", lambda repo: self.preupload(repo, json.loads(body))),
             (r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", lambda repo: self.batch(json.loads(body))),
-            (r"/api/models/(?P<repo>[^/]+/[^/]+)/commit/.+",
-             lambda repo: self.commit(repo, [json.loads(line) for line in body.splitlines()])),
+            (REPO + r"/paths-info/(?P<revision>.+)", lambda repo, revision: self.paths_info(repo, revision, body)),
+            (REPO + r"/commit/.+", lambda repo: self.commit(repo, [json.loads(line) for line in body.splitlines()])),
         )  # fmt: skip
 
     def create(self, name: str, organization: str | None = None, **_) -> None:
@@ -178,13 +188,20 @@ class Handler(BaseHTTPRequestHandler):
         inside = f"{folder.strip('/')}/" if folder else ""
         if inside and not any(path.startswith(inside) for path in files):
             return self.refuse("EntryNotFound")
-        entries = []
-        for path, content in files.items():
-            if path.startswith(inside):
-                large = {"oid": sha256(content), "size": len(content), "pointerSize": 130}
-                entry = {"type": "file", "path": path, "size": len(content), "oid": git_oid(content)}
-                entries.append(entry | ({"lfs": large} if is_large(path) else {}))
-        self.answer(entries, X_Repo_Commit=oid)
+        entries = {path: entry(path, files[path]) for path in files if path.startswith(inside)}
+        if parse_qs(urlsplit(self.path).query).get("recursive", ["false"])[0].lower() != "true":
+            for path in list(entries):
+                child, _, deeper = path.removeprefix(inside).partition("/")
+                if deeper:
+                    folder = inside + child
+                    entries[folder] = {"type": "directory", "path": folder, "oid": git_oid(folder.encode())}
+                    del entries[path]
+        self.answer(list(entries.values()), X_Repo_Commit=oid)
+
+    def paths_info(self, repo: str, revision: str, body: bytes) -> None:
+        asked = json.loads(body)["paths"] if body.startswith(b"{") else parse_qs(body.decode())["paths"]
+        _, files = self.hub.commit_of(repo, revision)
+        self.answer([entry(path, files[path]) for path in asked if path in files])
 
     def resolve(self, repo: str, revision: str, path: str) -> None:
         oid, files = self.hub.commit_of(repo, revision)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import (
@@ -179,3 +180,43 @@ def test_a_parsing_pipeline_goes_up_and_comes_down(hub, tmp_path):
     found = run(hub, tmp_path / "receiver", HIDE + PARSE, json.dumps(TEXTS)).splitlines()[-1]
     here = transformers.pipeline("constituency-parsing", model=bundled_checkpoint())
     assert json.loads(found) == [result["brackets"] for result in here(TEXTS)]
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CONFIGS = "---\nconfigs:\n- config_name: {name}\n  data_files:\n{splits}---\n"
+PRETRAIN = "import runpy, sys; sys.argv = sys.argv[1:]; sys.path[0] = sys.argv[0].rpartition('/')[0]; " + (
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def test_pretraining_reads_a_corpus_by_its_hub_name(hub, tmp_path):
+    splits = "  - split: train\n    path: raw/train-*\n"
+    hub.repos["datasets/user/texts"] = [{
+        "README.md": CONFIGS.format(name="raw", splits=splits).encode(),
+        "raw/train-00000.txt": b"the cat sat on the mat\n = Heading = \n a dog ate . the old bone slept .\n" * 60,
+    }]  # fmt: skip
+    arguments = [EXAMPLES / "pretrain.py", "--corpus", "user/texts", "--corpus_config", "raw", "--sentence_rule"]
+    arguments += ["wikitext", "--output", tmp_path / "run", "--size", "tiny", "--cpu", "--vocab_size", "60"]
+    said = run(hub, tmp_path / "cache", PRETRAIN, *arguments, "--max_steps", "2", "--tracker", "none")
+    assert "180 sentences, 900 tokens" in said and (tmp_path / "run" / "model" / "model.safetensors").exists()
+
+
+READ_TASK = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from glue.data import read_task
+from glue.tasks import find_task
+print(json.dumps({name: rows.to_list() for name, rows in read_task(find_task("RTE"), "user/glue").items()}))
+"""
+
+
+def test_glue_is_read_by_its_hub_name(hub, tmp_path):
+    rows = [{"sentence1": "a cat", "sentence2": "an animal", "label": 0, "idx": 0},
+            {"sentence1": "a cat", "sentence2": "a dog", "label": 1, "idx": 1}]  # fmt: skip
+    Dataset.from_list(rows).to_parquet(tmp_path / "rows.parquet")
+    splits = "".join(f"  - split: {split}\n    path: rte/{split}-*\n" for split in ("train", "validation"))
+    files = {f"rte/{split}-0.parquet": (tmp_path / "rows.parquet").read_bytes() for split in ("train", "validation")}
+    hub.repos["datasets/user/glue"] = [{"README.md": CONFIGS.format(name="rte", splits=splits).encode(), **files}]
+    found = json.loads(run(hub, tmp_path / "cache", READ_TASK, EXAMPLES).splitlines()[-1])
+    expected = [{"text": row["sentence1"], "text_pair": row["sentence2"], "label": row["label"]} for row in rows]
+    assert found == {"train": expected, "dev": expected}
