@@ -189,7 +189,7 @@ PRETRAIN = "import runpy, sys; sys.argv = sys.argv[1:]; sys.path[0] = sys.argv[0
 )
 
 
-def test_pretraining_reads_a_corpus_by_its_hub_name(hub, tmp_path):
+def test_pretraining_reads_a_corpus_by_its_hub_name_and_uploads_what_it_made(hub, tmp_path):
     splits = "  - split: train\n    path: raw/train-*\n"
     hub.repos["datasets/user/texts"] = [{
         "README.md": CONFIGS.format(name="raw", splits=splits).encode(),
@@ -197,8 +197,10 @@ def test_pretraining_reads_a_corpus_by_its_hub_name(hub, tmp_path):
     }]  # fmt: skip
     arguments = [EXAMPLES / "pretrain.py", "--corpus", "user/texts", "--corpus_config", "raw", "--sentence_rule"]
     arguments += ["wikitext", "--output", tmp_path / "run", "--size", "tiny", "--cpu", "--vocab_size", "60"]
-    said = run(hub, tmp_path / "cache", PRETRAIN, *arguments, "--max_steps", "2", "--tracker", "none")
-    assert "180 sentences, 900 tokens" in said and (tmp_path / "run" / "model" / "model.safetensors").exists()
+    arguments += ["--max_steps", "2", "--tracker", "none", "--push_to_hub", "user/made", "--license", "mit"]
+    assert "180 sentences, 900 tokens" in run(hub, tmp_path / "cache", PRETRAIN, *arguments)
+    made = {file.name: file.read_bytes() for file in (tmp_path / "run" / "model").iterdir()}
+    assert hub.repos["user/made"][-1] == made and b"license: mit" in made["README.md"]
 
 
 READ_TASK = """
