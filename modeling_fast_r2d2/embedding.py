@@ -1,4 +1,4 @@
-"""Texts to vectors: what `FastR2D2Model.encode` and `FastR2D2Model.constituents` do."""
+"""Texts to vectors: `FastR2D2Model.encode` and `FastR2D2Model.constituents`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from tqdm.auto import tqdm
-from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerBase
 
 from .words import encode_sentences, pad_spans
 
@@ -18,6 +18,61 @@ class Constituent(NamedTuple):
     words: list[str]
     span: tuple[int, int]
     vector: np.ndarray
+
+
+class TextEncoder:
+    """What a model does with texts, by the tokenizer that lies beside its weights."""
+
+    _tokenizer: PreTrainedTokenizerBase | None = None
+
+    def encode(
+        self,
+        sentences: str | list[str],
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool = False,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> np.ndarray:
+        """Root vectors of texts, as sentence encoders give them, by ``config.encoding``.
+
+        Args:
+            sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``.
+            batch_size: sentences encoded at once, those of like length together.
+            show_progress_bar: on standard error.
+            normalize_embeddings: to length 1, so that products are cosines.
+            tokenizer: by default the one that lies beside the model's weights.
+
+        Returns:
+            ``(sentences, hidden_size)`` float32, or ``(hidden_size,)`` for one text.
+
+        Raises:
+            ValueError: for a ``batch_size`` below 1, and without a tokenizer.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be >= 1, got {batch_size}")
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        vectors = embed_sentences(self, tokenizer or self._own_tokenizer(), texts, batch_size, show_progress_bar)
+        if normalize_embeddings:
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+        return vectors[0] if isinstance(sentences, str) else vectors
+
+    def constituents(self, sentence: str, tokenizer: PreTrainedTokenizerBase | None = None) -> list[Constituent]:
+        """Words and constituents of the parser's tree with their vectors, wider before narrower, left before right."""
+        return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
+
+    def _own_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Loaded once, in the revision that the weights are of."""
+        if self._tokenizer is None:
+            options = {
+                "revision": getattr(self.config, "_commit_hash", None) or "main",
+                "trust_remote_code": "transformers_modules" in type(self).__module__,  # it was trusted then
+            }
+            try:
+                self._tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, **options)
+            except (OSError, ValueError) as error:
+                place = self.name_or_path
+                raise ValueError(f"no tokenizer beside the weights, in {place!r}; give tokenizer=") from error
+        return self._tokenizer
 
 
 @contextmanager

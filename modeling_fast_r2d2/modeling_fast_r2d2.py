@@ -3,11 +3,10 @@
 import contextlib
 import math
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
@@ -16,7 +15,7 @@ from transformers.utils.generic import can_return_tuple
 from .chart import Chart, crossing_candidates, follow, merge_ranks, plan_chart, plan_tree, tree_spans
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
-from .embedding import Constituent, constituents_of, embed_sentences
+from .embedding import TextEncoder
 from .encoder import Encoding, encode_chart, encode_forced
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
@@ -110,7 +109,7 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         return span_nesting(atom_spans, sentences.is_token.shape[1] - 1, self.config.nested_spans)
 
 
-class FastR2D2Model(FastR2D2PreTrainedModel):
+class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
     """Parser and encoder: sentences to root vectors, constituent vectors and trees."""
 
     _auto_class = "AutoModel"
@@ -121,7 +120,6 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.composition = Composition(config)
         self.parser = TopDownParser(config)
-        self._tokenizer = None
         self.post_init()
 
     def get_input_embeddings(self):
@@ -160,55 +158,6 @@ class FastR2D2Model(FastR2D2PreTrainedModel):
         batch = self.embed(input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
         chart, encoded = self.compose(batch, encoding, reachable_only=True)
         return FastR2D2Output(**self.describe(batch, chart, encoded))
-
-    def encode(
-        self,
-        sentences: str | list[str],
-        batch_size: int = 32,
-        show_progress_bar: bool = False,
-        normalize_embeddings: bool = False,
-        tokenizer: PreTrainedTokenizerBase | None = None,
-    ) -> np.ndarray:
-        """Root vectors of texts, as sentence encoders give them, by ``config.encoding``.
-
-        Args:
-            sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``.
-            batch_size: sentences encoded at once, those of like length together.
-            show_progress_bar: on standard error.
-            normalize_embeddings: to length 1, so that products are cosines.
-            tokenizer: by default the one that lies beside the model's weights.
-
-        Returns:
-            ``(sentences, hidden_size)`` float32, or ``(hidden_size,)`` for one text.
-
-        Raises:
-            ValueError: for a ``batch_size`` below 1, and without a tokenizer.
-        """
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be >= 1, got {batch_size}")
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        vectors = embed_sentences(self, tokenizer or self._own_tokenizer(), texts, batch_size, show_progress_bar)
-        if normalize_embeddings:
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
-        return vectors[0] if isinstance(sentences, str) else vectors
-
-    def constituents(self, sentence: str, tokenizer: PreTrainedTokenizerBase | None = None) -> list[Constituent]:
-        """Words and constituents of the parser's tree with their vectors, wider before narrower, left before right."""
-        return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
-
-    def _own_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Loaded once, in the revision that the weights are of."""
-        if self._tokenizer is None:
-            options = {
-                "revision": getattr(self.config, "_commit_hash", None) or "main",
-                "trust_remote_code": "transformers_modules" in type(self).__module__,  # it was trusted then
-            }
-            try:
-                self._tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, **options)
-            except (OSError, ValueError) as error:
-                place = self.name_or_path
-                raise ValueError(f"no tokenizer beside the weights, in {place!r}; give tokenizer=") from error
-        return self._tokenizer
 
     def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
