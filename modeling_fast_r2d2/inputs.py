@@ -137,6 +137,13 @@ def check_encoding(encoding: str) -> str:
     return encoding
 
 
+def check_decoding(decoding: str, encoding: str) -> None:
+    if decoding not in ("best", "minimum_risk"):
+        raise ValueError(f"decoding must be best or minimum_risk, got {decoding!r}")
+    if decoding == "minimum_risk" and encoding == "forced":
+        raise ValueError("forced encoding has one tree, nothing to decode; use encoding='chart' for minimum_risk")
+
+
 def refuse_rows(is_bad: Tensor, what: str, remedy: str) -> None:
     if is_bad.any():
         rows = is_bad.nonzero()[:, 0].tolist()

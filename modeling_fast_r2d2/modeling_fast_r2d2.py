@@ -1,6 +1,7 @@
 """Fast-R2D2 as transformers models: the base model and its heads, thin over parser, chart, encoder and objectives."""
 
 import contextlib
+import dataclasses
 import math
 
 import torch
@@ -15,6 +16,7 @@ from transformers.utils.generic import can_return_tuple
 from .chart import Chart, crossing_candidates, follow, merge_ranks, plan_chart, plan_tree, tree_spans
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
+from .decoding import minimum_risk_choice
 from .embedding import TextEncoder
 from .encoder import Encoding, encode_chart, encode_forced
 from .heuristic_pruning import encode_heuristic
@@ -22,6 +24,7 @@ from .inputs import (
     EmbeddedBatch,
     Sentences,
     check_atom_spans,
+    check_decoding,
     check_encoding,
     check_split_scores,
     read_sentences,
@@ -138,6 +141,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         split_scores: Tensor | None = None,
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
+        decoding: str = "best",
     ) -> FastR2D2Output:
         """
         Args:
@@ -150,13 +154,18 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
             encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
             token_type_ids: ignored; tokenizers may give it.
+            decoding: which tree of a chart ``spans`` and the constituents' vectors are of: ``"best"``, the most
+                probable by its cells' choices, or ``"minimum_risk"`` (see `decoding`). The root is the same.
 
         Raises:
             ValueError: naming the row, for input that is not so, before any work.
         """
         encoding = check_encoding(encoding or self.config.encoding)
+        check_decoding(decoding, encoding)
         batch = self.embed(input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
         chart, encoded = self.compose(batch, encoding, reachable_only=True)
+        if decoding == "minimum_risk":
+            encoded = dataclasses.replace(encoded, chosen=minimum_risk_choice(chart, encoded))
         return FastR2D2Output(**self.describe(batch, chart, encoded))
 
     def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 Span = tuple[int, int]
 
+UNSAFE_IN_BRACKETS = re.compile(r"[\s()]")
 DEEPEST_DRAWING = 200  # a deeper one is wider than anyone scrolls
 
 
@@ -98,7 +99,7 @@ class BinaryTree:
         Raises:
             ValueError: if there are not ``num_leaves`` words.
         """
-        words = [_escaped(word) for word in self._words(words)]
+        words = [escaped(word) for word in self._words(words)]
         opened, closed = [0] * self.num_leaves, [0] * self.num_leaves
         for i, j in self.spans:
             opened[i] += 1
@@ -155,6 +156,11 @@ class BinaryTree:
         if None in word_ids or word_ids != sorted(word_ids):
             raise ValueError(f"word_ids must not decrease, nor be None (special tokens), got {word_ids[:20]}")
         between = [k for k in range(len(self.spans)) if word_ids[k] != word_ids[k + 1]]
+        first = {0: 0} | {k + 1: word for word, k in enumerate(between, start=1)}
+        last = {k: word for word, k in enumerate(between)} | {self.num_leaves - 1: len(between)}
+        spans = [(first.get(i), last.get(j)) for i, j in (self.spans[k] for k in between)]
+        if all(i is not None and j is not None for i, j in spans):  # no constituent ends within a word
+            return self if len(spans) == len(self.spans) else BinaryTree(tuple(spans))
         order = [(self.depths[k], self.spans[k][0] - self.spans[k][1], k) for k in between]
         return BinaryTree(_spans_by_order(order))
 
@@ -188,7 +194,10 @@ class BinaryTree:
         return words
 
 
-def _escaped(word: str) -> str:
+def escaped(word: str) -> str:
+    """The word as it can stand in a bracketed tree."""
+    if word and not UNSAFE_IN_BRACKETS.search(word):
+        return word
     return re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-") or "_"
 
 

@@ -3,7 +3,7 @@
 from modeling_fast_r2d2.words import encode_sentences, pad_spans, word_spans
 
 from .collators import DataCollatorForFastR2D2, DataCollatorForFastR2D2Pairs
-from .corpora import SENTENCE_RULES, clean_wikitext, read_sentences
+from .corpora import SENTENCE_RULES, clean_wikitext, read_lines, read_sentences
 from .training import task_token_ids, train_tokenizer
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "clean_wikitext",
     "encode_sentences",
     "pad_spans",
+    "read_lines",
     "read_sentences",
     "task_token_ids",
     "train_tokenizer",

@@ -45,11 +45,18 @@ SENTENCE_RULES: dict[str, Callable[[str], list[str]]] = {
 def read_sentences(
     paths: str | Path | Iterable[str | Path], clean: Callable[[str], str] | None = None
 ) -> Iterator[str]:
-    """Lines of text files, plain or ``.gz``, one after the other, without line ends and outer blanks.
+    """`read_lines` without outer blanks.
 
     Args:
         paths: one file or several.
         clean: applied to every line, such as `clean_wikitext`.
+    """
+    for line in read_lines(paths):
+        yield clean(line.strip()) if clean else line.strip()
+
+
+def read_lines(paths: str | Path | Iterable[str | Path]) -> Iterator[str]:
+    """Lines of text files, plain or ``.gz``, one after the other, without line ends.
 
     Raises:
         ValueError: naming the file, where it is not UTF-8 (and the line), or a damaged ``.gz``.
@@ -59,8 +66,7 @@ def read_sentences(
         opener = gzip.open if str(path).endswith(".gz") else open
         with opener(path, "rb") as file:
             for number, line in enumerate(_lines(file, path), start=1):
-                text = _decode(line, path, number)
-                yield clean(text) if clean else text
+                yield _decode(line, path, number)
 
 
 def _lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
@@ -72,7 +78,7 @@ def _lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
 
 def _decode(line: bytes, path: str | Path, number: int) -> str:
     try:
-        return line.decode("utf-8").strip()
+        return line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with iconv"

@@ -1,0 +1,71 @@
+"""Minimum-risk decoding against every tree of the chart."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from modeling_fast_r2d2.chart import follow, merge_ranks, plan_chart
+from modeling_fast_r2d2.decoding import minimum_risk_choice
+from modeling_fast_r2d2.encoder import Encoding
+
+
+def all_trees(chart, probabilities, node):
+    """Every tree below a node: (probability, its cells)."""
+    if node < chart.num_tokens:
+        return [(1.0, frozenset())]
+    row, trees = node - chart.num_tokens, []
+    for c, split in enumerate(chart.splits[row].tolist()):
+        if split >= 0 and probabilities[row, c] > 0:
+            for p, left in all_trees(chart, probabilities, int(chart.left[row, c])):
+                for q, right in all_trees(chart, probabilities, int(chart.right[row, c])):
+                    trees.append((p * q * float(probabilities[row, c]), frozenset({node}) | left | right))
+    return trees
+
+
+@settings(max_examples=60)
+@given(length=st.integers(1, 8), other=st.integers(1, 4), window=st.integers(1, 8), seed=st.integers(0, 10**6))
+def test_the_chosen_tree_shares_most_with_all_trees_of_the_chart(length, other, window, seed):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor([length, other])
+    ranks = merge_ranks(torch.randn(2, max(length, other) - 1, generator=generator), lengths)
+    chart = plan_chart(ranks, lengths, window, reachable_only=True)
+    logits = 2 * torch.randn(chart.splits.shape, generator=generator, dtype=torch.float64)
+    is_forbidden = (torch.rand(chart.splits.shape, generator=generator) < 0.3) & (torch.arange(window) > 0)
+    logits = logits.masked_fill((chart.splits < 0) | is_forbidden, float("-inf"))
+    chosen = minimum_risk_choice(chart, Encoding(None, None, logits, None))
+    [ours] = follow(chart, lambda cells: chosen[cells])
+    for root, offset, n in zip(chart.roots.tolist(), chart.offsets.tolist(), lengths.tolist(), strict=True):
+        trees = all_trees(chart, logits.softmax(-1), root)
+        expected = {cells: sum(p * len(cells & other_cells) for p, other_cells in trees) for _, cells in trees}
+        tree = frozenset(ours[offset : offset + n - 1].tolist())
+        assert expected[tree] == pytest.approx(max(expected.values()), rel=1e-9)  # and it is a tree of the chart
+
+
+@pytest.mark.parametrize("encoding", ["chart", "heuristic"])
+def test_a_model_decodes_the_same_root_and_marginals_that_sum_to_a_tree(tiny_config, a_batch, encoding):
+    torch.manual_seed(0)
+    model = FastR2D2ForPreTraining(tiny_config).eval().model
+    best = model(**a_batch, encoding=encoding)
+    ours = model(**a_batch, encoding=encoding, decoding="minimum_risk")
+    assert torch.equal(best.pooler_output, ours.pooler_output) and torch.equal(best.log_prob, ours.log_prob)
+    assert torch.equal(best.spans == -1, ours.spans == -1) and not torch.equal(best.spans, ours.spans)
+    lengths = a_batch["attention_mask"].sum(1).tolist()
+    for row, n in enumerate(lengths):
+        spans = {tuple(span) for span in ours.spans[row, : n - 1].tolist()}
+        assert len(spans) == n - 1 and (n == 1 or (0, n - 1) in spans)
+
+
+def test_a_chart_of_one_tree_has_nothing_to_choose(tiny_config, a_batch):
+    tiny = type(tiny_config)(**{**tiny_config.to_dict(), "window_size": 1})
+    model = FastR2D2ForPreTraining(tiny).eval().model
+    spans = [model(**a_batch, encoding="chart", decoding=decoding).spans for decoding in ("best", "minimum_risk")]
+    assert torch.equal(*spans) and torch.equal(spans[0], model(**a_batch, encoding="forced").spans)
+
+
+def test_what_cannot_be_decoded_is_refused(tiny_model, a_batch):
+    with pytest.raises(ValueError, match="forced encoding has one tree"):
+        tiny_model.model(**a_batch, encoding="forced", decoding="minimum_risk")
+    with pytest.raises(ValueError, match="decoding must be best or minimum_risk, got 'worst'"):
+        tiny_model.model(**a_batch, encoding="chart", decoding="worst")
