@@ -1,0 +1,21 @@
+"""Trees from raw text, measured against treebanks: readers, metrics, baselines and tables."""
+
+from .alignment import align
+from .labelled_trees import Constituent, LabelledTree, from_spans, parse_brackets
+from .metrics import Scores, inner_spans, proper_noun_chunks, score_trees
+from .treebanks import Preprocessing, read_predicted_trees, read_treebank
+
+__all__ = [
+    "Constituent",
+    "LabelledTree",
+    "Preprocessing",
+    "Scores",
+    "align",
+    "from_spans",
+    "inner_spans",
+    "parse_brackets",
+    "proper_noun_chunks",
+    "read_predicted_trees",
+    "read_treebank",
+    "score_trees",
+]

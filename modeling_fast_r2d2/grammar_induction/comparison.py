@@ -1,0 +1,115 @@
+"""Systems side by side: what each scores, over runs with several seeds, as text, Markdown, CSV and JSON."""
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from .metrics import Scores
+
+LABELS = ("NP", "VP", "PP", "SBAR", "ADJP", "ADVP", "QP", "WD", "NNP chunk")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a system scored, once for each checkpoint or seed."""
+
+    system: str
+    runs: list[Scores]
+
+    def figures(self) -> dict[str, float | int | str | None]:
+        """By name, in the order of a table; means over runs, 0 ... 100. The interval is that of a single run's
+        sentences, the deviation that between runs."""
+        f1s = [run.sentence_f1 for run in self.runs]
+        is_one = len(self.runs) == 1
+        low, high = self.runs[0].confidence_interval() if is_one else (None, None)
+        figures = {
+            "system": self.system,
+            "runs": len(f1s),
+            "sentence_f1": mean(f1s),
+            "deviation": None if is_one else stdev(f1s),
+            "best": max(f1s),
+            "interval_low": low,
+            "interval_high": high,
+        }
+        for name in ("corpus_f1", "strict_sentence_f1", "script_sentence_f1", "script_corpus_f1"):
+            figures[name] = mean(getattr(run, name) for run in self.runs)
+        return figures | {"sentences": len(self.runs[0].rows)}
+
+    def recalls(self) -> dict[str, tuple[float, int]]:
+        """For each label that the gold trees have the recall, 0 ... 100, and the number of constituents."""
+        totals = self.runs[0].labels
+        return {label: (mean(run.recall(label) for run in self.runs), total) for label, (_, total) in totals.items()}
+
+    def by_length(self) -> dict[str, tuple[float, int]]:
+        """For each range of lengths the sentence F1 and the number of sentences."""
+        rows = [run.by_length() for run in self.runs]
+        return {name: (mean(row[name][0] for row in rows), count) for name, (_, count) in rows[0].items()}
+
+
+Table = list[list[str]]
+
+
+def overview(results: list[Result]) -> Table:
+    """A row a system: F1 with its uncertainty, and recall of the labels of the paper's Table 2."""
+    labels = [label for label in LABELS if any(label in result.runs[0].labels for result in results)]
+    head = ["system", "sentence F1", "corpus F1", "strict F1", "script F1", *labels]
+    return [head, *([*_f1_cells(result), *_recall_cells(result, labels)] for result in results)]
+
+
+def lengths(results: list[Result]) -> Table:
+    """A row a system: sentence F1 by number of leaves; the number of sentences in the head."""
+    buckets = results[0].by_length()
+    head = ["system", *(f"{name} ({count})" for name, (_, count) in buckets.items())]
+    return [head, *([result.system, *(_number(f1) for f1, _ in result.by_length().values())] for result in results)]
+
+
+def as_text(table: Table) -> str:
+    """Columns for the terminal."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    rows = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
+    return "\n".join([rows[0], "-" * len(rows[0]), *rows[1:]])
+
+
+def as_markdown(table: Table) -> str:
+    rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in table]
+    return "\n".join([rows[0], "| --- |" + " ---: |" * (len(table[0]) - 1), *rows[1:]])
+
+
+def write_results(results: list[Result], folder: Path, settings: dict) -> None:
+    """``results.json`` with all there is, ``results.md`` and ``results.csv``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = {
+        "settings": settings,
+        "systems": [
+            result.figures() | {"recall": result.recalls(), "by_length": result.by_length()} for result in results
+        ],
+    }
+    tables = f"{as_markdown(overview(results))}\n\n{as_markdown(lengths(results))}\n"
+    lines = io.StringIO()
+    writer = csv.DictWriter(lines, list(results[0].figures()), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(result.figures() for result in results)
+    for name, text in {"json": json.dumps(whole, indent=2) + "\n", "md": tables, "csv": lines.getvalue()}.items():
+        (folder / f"results.{name}").write_text(text, encoding="utf-8")
+
+
+def _f1_cells(result: Result) -> list[str]:
+    figures = result.figures()
+    if figures["deviation"] is None:
+        f1 = f"{figures['sentence_f1']:.1f} [{figures['interval_low']:.1f}, {figures['interval_high']:.1f}]"
+    else:
+        f1 = f"{figures['sentence_f1']:.1f} ± {figures['deviation']:.1f}, best {figures['best']:.1f}"
+    others = ("corpus_f1", "strict_sentence_f1", "script_sentence_f1")
+    return [result.system, f1, *(_number(figures[name]) for name in others)]
+
+
+def _recall_cells(result: Result, labels: list[str]) -> list[str]:
+    recalls = result.recalls()
+    return [_number(recalls[label][0]) if label in recalls else "–" for label in labels]
+
+
+def _number(value: float) -> str:
+    return "–" if value != value else f"{value:.1f}"

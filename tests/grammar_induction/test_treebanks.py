@@ -1,0 +1,115 @@
+"""Treebanks as they are published, and files of other parsers."""
+
+import gzip
+import logging
+
+import pytest
+
+from modeling_fast_r2d2.grammar_induction import Preprocessing, read_predicted_trees, read_treebank
+
+SENTENCE = "(S (NP-SBJ (DT The) (NN cat)) (VP (VBZ sleeps) (NP (-NONE- *T*-1))) (. .))"
+PTB = f"""
+( (S
+    (NP-SBJ (NNP Mr.) (NNP Vinken) )
+    (VP (VBZ is)
+      (NP-PRD (NN chairman) ))
+    (. .) ))
+{SENTENCE}
+"""
+CTB = """<DOC>
+<BODY>
+<S ID=1>
+( (IP-HLN (NP-SBJ (NR 上海)
+   (NN 浦东))
+  (VP (VV 开发) (PU 。))) )
+</S>
+</BODY>
+</DOC>
+"""
+
+
+def test_published_files_of_several_lines_a_tree(tmp_path):
+    (tmp_path / "wsj_2201.mrg").write_text(PTB, encoding="utf-8")
+    first, second = read_treebank(tmp_path / "wsj_2201.mrg")
+    assert first.words == ("Mr.", "Vinken", "is", "chairman") and second.words == ("The", "cat", "sleeps")
+    assert [tuple(c) for c in first.constituents] == [(0, 1, "NP"), (2, 3, "VP"), (0, 3, "S")]
+    assert first.place.endswith("line 2") and second.place.endswith("line 7")
+    (tmp_path / "chtb_0301.fid").write_text(CTB, encoding="utf-8")
+    [tree] = read_treebank(tmp_path / "chtb_0301.fid")
+    assert tree.words == ("上海", "浦东", "开发") and {(0, 1), (0, 2)} == tree.spans
+
+
+def test_preprocessing_is_visible_and_can_be_changed(tmp_path):
+    with gzip.open(tmp_path / "one.mrg.gz", "wt", encoding="utf-8") as file:
+        file.write(SENTENCE)
+    read = [
+        read_treebank(tmp_path / "one.mrg.gz", preprocessing)[0].words
+        for preprocessing in (Preprocessing(), Preprocessing(lowercase=True), Preprocessing(keep_punctuation=True))
+    ]
+    assert read == [("The", "cat", "sleeps"), ("the", "cat", "sleeps"), ("The", "cat", "sleeps", ".")]
+
+
+def test_standard_splits_by_folder_or_name(tmp_path):
+    for section in ("02", "21", "22", "23", "24"):
+        (tmp_path / section).mkdir()
+        (tmp_path / section / f"wsj_{section}00.mrg").write_text(f"(S (A s{section}) (B b))")
+    for number in ("0001", "0271", "0301", "2031"):
+        (tmp_path / f"chtb_{number}.fid").write_text(f"(S (A c{number}) (B b))")
+    names = {split: [tree.words[0] for tree in read_treebank(tmp_path, split=split)] for split in
+             ("train", "validation", "test")}  # fmt: skip
+    assert names == {
+        "train": ["s02", "s21", "c0001", "c2031"], "validation": ["s22", "c0301"], "test": ["s23", "c0271"],
+    }  # fmt: skip
+    assert len(read_treebank(tmp_path)) == 9
+    with pytest.raises(ValueError, match="split must be one of train, validation, test, got 'dev'"):
+        read_treebank(tmp_path, split="dev")
+    with pytest.raises(ValueError, match="no file of the split 'test'"):
+        read_treebank(tmp_path / "02", split="test")
+
+
+def test_bad_trees_are_named_and_skipped_on_request(tmp_path, caplog):
+    path = tmp_path / "some.mrg"
+    path.write_text(f"{SENTENCE}\n(S (NP (DT a)\n{SENTENCE}\nno tree\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="some.mrg, line 2: no bracketed tree, 2 brackets are never closed"):
+        read_treebank(path)
+    with caplog.at_level(logging.WARNING):
+        assert len(read_treebank(path, skip_bad=True)) == 2
+    assert [record.getMessage().split("some.mrg, ")[1][:6] for record in caplog.records] == ["line 2", "line 4"]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_files_without_trees_are_refused(tmp_path, text):
+    (tmp_path / "empty").write_text(text)
+    with pytest.raises(ValueError, match="no tree in"):
+        read_treebank(tmp_path / "empty")
+    with pytest.raises(ValueError, match="empty is empty"):
+        read_predicted_trees(tmp_path / "empty")
+    with pytest.raises(ValueError, match="no treebank at '.*nowhere'"):
+        read_treebank(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("lines", [
+    ["(N-1 (T-1 the)(N-1 (T-1 old)(T-1 cat)))", "(T-1 Yes)"],
+    ["(NT-2 (T-4 the) (NT-1 (T-9 old) (T-3 cat)))", "(T-4 Yes)"],
+    ["(the (old cat))", "Yes"],
+    ["((the old) cat)", "Yes"],
+    ["(the (old cat))"],
+])  # fmt: skip
+def test_trees_of_parsers_with_and_without_labels(tmp_path, lines):
+    (tmp_path / "trees.txt").write_text("\n".join(lines))
+    trees = read_predicted_trees(tmp_path / "trees.txt")
+    assert trees[0].words == ("the", "old", "cat") and len(trees[0].spans) == 2
+    assert [tree.words for tree in trees[1:]] == [("Yes",)] * (len(lines) - 1)
+
+
+def test_a_balanced_tree_alone_is_not_taken_for_labels(tmp_path):
+    (tmp_path / "trees.txt").write_text("((the cat) (sat down))\n\n")
+    first, second = read_predicted_trees(tmp_path / "trees.txt")
+    assert first.words == ("the", "cat", "sat", "down") and second.words == ()
+    assert read_predicted_trees(tmp_path / "trees.txt", has_labels=True)[0].words == ("cat", "down")
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    (tmp_path / "trees.txt").write_text("(N (T a) (T b))\n(N (T a) (T b)\n")
+    with pytest.raises(ValueError, match="trees.txt, line 2: no bracketed tree, 1 brackets"):
+        read_predicted_trees(tmp_path / "trees.txt")
