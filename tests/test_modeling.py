@@ -77,6 +77,11 @@ def test_a_batch_gives_what_its_sentences_give_one_by_one(tiny_config, a_batch, 
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
+def test_evaluation_is_deterministic(tiny_model, a_batch, encoding):
+    first, second = (tiny_model.model(**a_batch, encoding=encoding) for _ in range(2))
+    assert torch.equal(first.last_hidden_state, second.last_hidden_state)
+
+
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5), seed=st.integers(0, 99))
 def test_an_lstm_without_packing_is_the_packed_one(lengths, seed):
     """Evaluation on a CPU goes by whole matrices, training packs."""
@@ -86,11 +91,6 @@ def test_an_lstm_without_packing_is_the_packed_one(lengths, seed):
     ids = torch.randint(0, 30, (len(lengths), max(lengths) + 1))
     scores = [parser.train(mode)(ids, torch.tensor(lengths)) for mode in (True, False)]
     torch.testing.assert_close(*scores, rtol=1e-12, atol=1e-12)
-
-
-def test_evaluation_is_deterministic(tiny_model, a_batch, encoding):
-    first, second = (tiny_model.model(**a_batch, encoding=encoding) for _ in range(2))
-    assert torch.equal(first.last_hidden_state, second.last_hidden_state)
 
 
 def test_training_samples_trees_and_noise_can_be_switched_off(tiny_config, a_batch):
