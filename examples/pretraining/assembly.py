@@ -12,12 +12,13 @@ from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwar
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.grammar_induction import LabelledTree
 from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
 from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
 from pretraining.display import Display
-from pretraining.evaluation import Evaluation, TreebankScorer, unigram_figures
+from pretraining.evaluation import Evaluation, TreebankScorer, read_gold_trees, unigram_figures
 from pretraining.loop import Run
 from pretraining.models import begin_with_frequencies, make_model, make_tokenizer
 from pretraining.optimisation import make_optimizer, make_schedule
@@ -26,7 +27,6 @@ from pretraining.progress import Progress
 from pretraining.run_folder import begin, begun_tokenizer, check_folder
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
-from pretraining.treebank import GoldTree, read_treebank
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, read_sentences
 
 
@@ -70,7 +70,7 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
         validation = read_validation(tokenizer, options)
         if accelerator.is_main_process and begun_tokenizer(folder) is None:
             make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
-            make_treebank(options.data)
+            make_gold_trees(options.data)
             begin(folder, settings, tokenizer)
     if not folder.exists():
         raise ValueError(f"{folder} is not seen by all machines; --output must be on a disk that they share")
@@ -118,10 +118,10 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
     if data.corpus is not None and not options.model.model:
         begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
-    trees = make_treebank(options.data)
+    gold = make_gold_trees(options.data)
     evaluation = Evaluation(
         accelerator, model, data.tokenizer, limits, data.validation, texts_to_draw(data, options),
-        TreebankScorer(trees, model, data.tokenizer, limits) if trees else None, Path(output.output) / "trees.txt",
+        TreebankScorer(gold, model, data.tokenizer) if gold else None, Path(output.output) / "trees.txt",
     )  # fmt: skip
     epochs = make_epochs(options, accelerator, data, limits)
     num_steps = training.max_steps or training.epochs * len(epochs.plan(0))
@@ -156,8 +156,8 @@ def compare_with_unigrams(data: Data) -> dict[str, float]:
     return unigram_figures(data.corpus.count_tokens(size), np.bincount(validation, minlength=size))
 
 
-def make_treebank(data: DataOptions) -> list[GoldTree]:
-    return read_treebank(data.treebank, data.treebank_half) if data.treebank else []
+def make_gold_trees(data: DataOptions) -> list[LabelledTree]:
+    return read_gold_trees(data.treebank, data.treebank_split, data.treebank_half) if data.treebank else []
 
 
 def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):

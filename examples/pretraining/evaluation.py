@@ -9,10 +9,12 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank, score_trees
+from modeling_fast_r2d2.grammar_induction.systems import model_trees
+from modeling_fast_r2d2.tree_parser import TreeParser
 from pretraining.batches import Limits, cut
-from pretraining.treebank import GoldTree, sentence_f1
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 
 def by_length(features: list[dict], limits: Limits) -> list[list[int]]:
@@ -68,47 +70,41 @@ class Evaluation:
         return figures
 
 
+def read_gold_trees(path: str, split: str | None = None, half: str | None = None) -> list[LabelledTree]:
+    """Trees of two or more words, without punctuation.
+
+    Args:
+        split: of a treebank's folder, as for `read_treebank`.
+        half: ``"even"`` or ``"odd"`` takes every other tree, counted from 0; None takes all.
+
+    Raises:
+        ValueError: as `read_treebank`, and if no tree is left.
+    """
+    trees = read_treebank(path, split=split)[{None: 0, "even": 0, "odd": 1}[half] :: 1 if half is None else 2]
+    trees = [tree for tree in trees if tree.num_leaves > 1]
+    if not trees:
+        raise ValueError(f"{path} has no tree of two or more words to score")
+    return trees
+
+
 class TreebankScorer:
     """Sentence F1 of the parser's trees, 0 ... 100."""
 
-    def __init__(self, trees: list[GoldTree], model, tokenizer: PreTrainedTokenizerBase, limits: Limits):
-        self.trees, self.collate = trees, DataCollatorForFastR2D2(tokenizer)
-        self.model = model
-        encoded = encode_sentences(tokenizer, [tree.words for tree in trees], is_split_into_words=True)
-        names = ("input_ids", "atom_spans", "word_ids")
-        rows = zip(*(encoded[name] for name in names), strict=True)
-        self.features = [dict(zip(names, row, strict=True)) for row in rows]
-        longest = max(len(feature["input_ids"]) for feature in self.features)
-        self.parts = by_length(self.features, Limits(limits.sentences, max(limits.tokens, longest)))
+    def __init__(self, gold: list[LabelledTree], model, tokenizer: PreTrainedTokenizerBase):
+        self.gold, self.parser = gold, TreeParser(model, tokenizer)
 
-    @torch.no_grad()
     def __call__(self) -> float:
-        self.model.eval()
-        scores = []
-        for part in self.parts:
-            batch = send_to_device(self.collate([self.features[number] for number in part]), self.model.device)
-            for number, spans in zip(part, self.model.parse(**batch).spans.cpu(), strict=True):
-                tree = BinaryTree.from_spans(spans).to_words(self.features[number]["word_ids"])
-                scores.append(sentence_f1(set(tree.spans), self.trees[number]))
-        self.model.train()
-        return 100 * sum(scores) / len(scores)
+        return score_trees(model_trees(self.parser, self.gold), self.gold).sentence_f1
 
 
-@torch.no_grad()
 def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) -> str:
     """Each sentence's tree by the parser and by the chart, as text."""
-    model.eval()
-    encoded = encode_sentences(tokenizer, sentences)
-    drawings = []
-    for row, words in enumerate(encoded["words"]):
-        feature = {name: encoded[name][row] for name in ("input_ids", "atom_spans")}
-        batch = send_to_device(DataCollatorForFastR2D2(tokenizer)([feature]), model.device)
-        for encoding in ("forced", "chart"):
-            [spans] = model.model(**batch, encoding=encoding).spans.cpu()
-            tree = BinaryTree.from_spans(spans).to_words(encoded["word_ids"][row])
-            drawings.append(f"{'parser' if encoding == 'forced' else 'chart'}:\n{tree.draw(words)}")
-    model.train()
-    return "\n\n".join(drawings)
+    drawn = [TreeParser(model, tokenizer, method)(sentences) for method in ("parser", "chart")]
+    return "\n\n".join(
+        f"{method}:\n{parsed.tree.draw(parsed.leaves)}"
+        for both in zip(*drawn, strict=True)
+        for method, parsed in zip(("parser", "chart"), both, strict=True)
+    )
 
 
 def unigram_figures(train: np.ndarray, validation: np.ndarray) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 
+from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
 from pretraining.best import IS_MORE_BETTER
 from tokenization_fast_r2d2 import SENTENCE_RULES
 
@@ -48,7 +49,8 @@ class DataOptions:
     num_workers: int = _help("processes that load batches; 0 loads them in the training process", 0)
     validation: list[str] | None = _help("text files for the validation losses, cut and cleaned as the corpus is")
     validation_sentences: int = _help("at most so many of them", 2000)
-    treebank: str | None = _help("bracketed trees, one a line, for F1; words only are shown to the model")
+    treebank: str | None = _help("file or folder of bracketed trees, for F1; words only are shown to the model")
+    treebank_split: str | None = _help("of such a folder", None, choices=list(PTB_SECTIONS))
     treebank_half: str | None = _help("score only lines of even or odd number", None, choices=["even", "odd"])
 
 
@@ -140,7 +142,7 @@ class Options:
 
     def that_matter(self) -> dict:
         """What decides the weights, as JSON can hold it."""
-        watching = ("validation", "validation_sentences", "treebank", "treebank_half")
+        watching = ("validation", "validation_sentences", "treebank", "treebank_split", "treebank_half")
         data = {name: value for name, value in asdict(self.data).items() if name not in ("num_proc", "num_workers")}
         chosen = {"best_by": self.output.best_by}
         if self.output.best_by:

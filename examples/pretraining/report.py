@@ -92,8 +92,9 @@ def describe_corpus(sources: list[str], counts: dict[str, int]) -> str:
 
 
 def describe_treebank(data: DataOptions) -> str:
+    split = f", {data.treebank_split}" if data.treebank_split else ""
     half = f", lines of {data.treebank_half} number" if data.treebank_half else ""
-    return f"{data.treebank and Path(data.treebank).name}{half}"
+    return f"{data.treebank and Path(data.treebank).name}{split}{half}"
 
 
 def _figure(figures: dict[str, float], name: str, form: str = "{:.3f}") -> str | None:

@@ -6,10 +6,10 @@ import torch
 from accelerate import Accelerator
 from transformers import AutoTokenizer
 
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.batches import Limits
-from pretraining.evaluation import TreebankScorer, draw_trees, unigram_figures, validation_losses
-from pretraining.treebank import GoldTree, read_treebank, sentence_f1
+from pretraining.evaluation import TreebankScorer, draw_trees, read_gold_trees, unigram_figures, validation_losses
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, task_token_ids
 
 
@@ -45,7 +45,7 @@ def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences)
 
 
 def test_evaluation_draws_no_random_numbers(model, tokenizer, sentences):
-    scorer = TreebankScorer([GoldTree(["the", "cat"], frozenset({(0, 1)}))], model, tokenizer, Limits())
+    scorer = TreebankScorer([from_spans(["the", "cat"], [(0, 1)])], model, tokenizer)
     before = torch.get_rng_state()
     encoded = encode_sentences(tokenizer, sentences[:4])
     features = [{"input_ids": ids} for ids in encoded["input_ids"]]
@@ -65,14 +65,12 @@ def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer):
     [words] = [["the", "old", "underold", "man", "walks", "quickly"]]
     encoded = encode_sentences(tokenizer, [words], is_split_into_words=True)
     feature = {"input_ids": encoded["input_ids"][0], "atom_spans": encoded["atom_spans"][0]}
-    from modeling_fast_r2d2 import BinaryTree
-
     model.eval()
     output = model.model(**DataCollatorForFastR2D2(tokenizer)([feature]), encoding="forced")
     own = BinaryTree.from_spans(output.spans[0]).to_words(encoded["word_ids"][0])
-    assert TreebankScorer([GoldTree(words, frozenset(own.spans))], model, tokenizer, Limits())() == 100
+    assert TreebankScorer([from_spans(words, own.spans)], model, tokenizer)() == 100
     other = frozenset({(0, 1)} - set(own.spans)) or frozenset({(1, 2)})
-    assert TreebankScorer([GoldTree(words, other)], model, tokenizer, Limits())() < 100
+    assert TreebankScorer([from_spans(words, other)], model, tokenizer)() < 100
 
 
 def test_unigrams_know_frequencies_alone():
@@ -82,34 +80,10 @@ def test_unigrams_know_frequencies_alone():
     assert figures["unigram_validation_loss"] == pytest.approx(-(math.log(3 / 12) + math.log(5 / 12)) / 2)
 
 
-TREE = "(S (NP-SBJ (DT The) (NN cat)) (, ,) (VP (VBZ sleeps) (NP (-NONE- *T*-1)) (PP (IN on) (NP ($ $) (CD 5)))) (. .))"
-
-
-def test_gold_trees_have_words_only(tmp_path):
-    (tmp_path / "trees.mrg").write_text(f"{TREE}\n(S (NN one))\n\n(S (A a) (B b))\n", encoding="utf-8")
-    first, second = read_treebank(str(tmp_path / "trees.mrg"))
-    assert first == GoldTree(["The", "cat", "sleeps", "on", "5"], frozenset({(0, 4), (0, 1), (2, 4), (3, 4)}))
-    assert second.words == ["a", "b"]
-    assert read_treebank(str(tmp_path / "trees.mrg"), "even") == [first, second]
+def test_gold_trees_are_taken_by_half_and_have_two_words(tmp_path):
+    trees = tmp_path / "trees.mrg"
+    trees.write_text("(S (DT The) (NN cat) (. .))\n(S (NN one) (. .))\n(S (A a) (B b))\n", encoding="utf-8")
+    assert [tree.words for tree in read_gold_trees(str(trees))] == [("The", "cat"), ("a", "b")]
+    assert len(read_gold_trees(str(trees), half="even")) == 2
     with pytest.raises(ValueError, match="no tree of two or more words"):
-        read_treebank(str(tmp_path / "trees.mrg"), "odd")
-
-
-def test_a_bad_tree_is_named_by_line(tmp_path):
-    (tmp_path / "trees.mrg").write_text(f"{TREE}\n(S (NP broken\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="trees.mrg, line 2: no bracketed tree"):
-        read_treebank(str(tmp_path / "trees.mrg"))
-
-
-@pytest.mark.parametrize(
-    "predicted, gold, f1",
-    [
-        ({(0, 3), (0, 1), (2, 3)}, {(0, 3), (0, 1), (2, 3)}, 1.0),
-        ({(0, 3), (0, 1), (2, 3)}, {(0, 3), (0, 1)}, 2 / 3),
-        ({(0, 3), (1, 3), (2, 3)}, {(0, 3), (0, 1)}, 0.0),
-        ({(0, 3), (1, 3), (2, 3)}, {(0, 3)}, 0.0),  # recall 1, precision 0
-        ({(0, 3)}, {(0, 3)}, 1.0),
-    ],
-)
-def test_sentence_f1(predicted, gold, f1):
-    assert sentence_f1(predicted, GoldTree(list("abcd"), frozenset(gold))) == pytest.approx(f1)
+        read_gold_trees(str(trees), half="odd")
