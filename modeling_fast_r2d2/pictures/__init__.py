@@ -1,0 +1,7 @@
+"""Trees as pictures: SVG, gold and predicted trees side by side, and reports for the browser."""
+
+from .comparison import draw_comparison
+from .report import write_report
+from .svg import draw_tree
+
+__all__ = ["draw_comparison", "draw_tree", "write_report"]

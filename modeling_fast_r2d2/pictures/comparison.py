@@ -1,0 +1,59 @@
+"""A gold and a predicted tree side by side, as a piece of HTML."""
+
+from collections.abc import Iterable, Sequence
+
+from ..grammar_induction.labelled_trees import LabelledTree, Span
+from ..grammar_induction.metrics import inner_spans
+from .svg import MARKS, Drawing, as_xml, spell, visible
+
+# Side by side where there is room, else one above the other; a picture wider than the page scrolls by itself.
+ROW = "display:flex;flex-wrap:wrap;gap:1em 2em;align-items:flex-end"
+FIGURE = "margin:0;max-width:100%;overflow-x:auto"
+NAMES = {"matched": "matched", "missed": "missed", "wrong": "not in gold"}
+
+
+def draw_comparison(words: Sequence[str], gold: LabelledTree, predicted: LabelledTree) -> str:
+    """One ``<div>`` that needs nothing else: two figures, and in words what was matched, missed and predicted beyond
+    the gold tree. The span of the whole sentence does not count.
+
+    Args:
+        words: the leaves of both trees, at least one.
+
+    Raises:
+        ValueError: if a tree has another number of leaves; as `draw_tree` does.
+    """
+    for name, tree in {"gold": gold, "predicted": predicted}.items():
+        if tree.num_leaves != len(words):
+            raise ValueError(
+                f"the {name} tree has {tree.num_leaves} leaves, got {len(words)} words; align the two first"
+            )
+    wanted, found = inner_spans(gold), inner_spans(predicted)
+    groups = {"matched": wanted & found, "missed": wanted - found, "wrong": found - wanted}
+    marks = {span: mark for mark, spans in groups.items() for span in spans}
+    gold_drawing = Drawing(words, gold.constituents, _only(marks, wanted))
+    drawing = Drawing(words, predicted.constituents, _only(marks, found), gold_drawing.columns)
+    figures = _figure("gold", gold_drawing) + _figure("predicted", drawing)
+    lines = "".join(_line(mark, words, spans) for mark, spans in groups.items())
+    return f'<div class="comparison"><div style="{ROW}">{figures}</div><p>{lines}</p></div>'
+
+
+def _only(marks: dict[Span, str], spans: Iterable[Span]) -> dict[Span, str]:
+    return {span: marks[span] for span in spans}
+
+
+def _figure(name: str, drawing: Drawing) -> str:
+    picture = drawing.svg(f"{name} tree of: {' '.join(drawing.words)}")
+    return f'<figure style="{FIGURE}" tabindex="0"><figcaption>{name}</figcaption>{picture}</figure>'
+
+
+def _line(mark: str, words: Sequence[str], spans: Iterable[Span]) -> str:
+    """Such as ``missed 2: the cat; on the mat``, with the line that stands for it."""
+    words = [visible(word) for word in words]
+    colour, style = MARKS[mark]
+    sample = f'<path d="M2 4H30" fill="none" stroke="{colour}" {style}/>'
+    # A text from right to left shall not turn its neighbours around.
+    texts = [f"<bdi>{as_xml(spell(words, *span))}</bdi>" for span in sorted(spans)]
+    return (
+        f'<span style="display:block"><svg width="32" height="8" aria-hidden="true">{sample}</svg> '
+        f"<b>{NAMES[mark]} {len(texts)}</b>{': ' * bool(texts)}{'; '.join(texts)}</span>"
+    )

@@ -1,0 +1,162 @@
+"""Predicted trees against gold ones, in one HTML file that a browser opens without a network."""
+
+import base64
+import json
+import os
+import random
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+
+from ..grammar_induction.alignment import align
+from ..grammar_induction.labelled_trees import LabelledTree
+from ..grammar_induction.metrics import Scores, score_trees
+from .comparison import draw_comparison
+from .svg import as_xml, clip, visible
+
+IN_A_CHUNK = 100  # sentences that the browser unpacks at once, when one of them is looked at
+ON_A_PAGE = 10
+
+
+class _Sentence(NamedTuple):
+    number: int  # among all that were given, from 1
+    f1: float
+    unit: str  # of its length: words or pieces
+    gold: LabelledTree
+    predicted: LabelledTree
+
+
+def write_report(
+    path: str | Path,
+    gold: Sequence[LabelledTree],
+    predicted: Sequence[LabelledTree],
+    *,
+    title: str,
+    scores: Scores | None = None,
+    granularity: str = "words",
+) -> None:
+    """Figures, F1 by length, recall by label, and both trees of every sentence: the worst, the best, any, or those with
+    a word. The file is complete or not there: it is written beside its place and moved.
+
+    Args:
+        gold, predicted, granularity: as for `score_trees`.
+        scores: of these trees; by default they are scored. What they leave out, such as sentences of one word, is left
+            out here.
+
+    Raises:
+        ValueError: as `score_trees`; for scores of other trees.
+    """
+    scores = score_trees(predicted, gold, granularity) if scores is None else scores
+    predicted, gold = align(predicted, gold, granularity)
+    rows = scores.rows.tolist()
+    if max(rows) >= len(gold) or [gold[row].num_leaves for row in rows] != scores.lengths.tolist():
+        raise ValueError(f"scores are of other trees than the {len(gold)} given; leave them out to have these scored")
+    f1s = scores.sentence_f1s.tolist()
+    sentences = [
+        _Sentence(row + 1, f1, granularity, gold[row], predicted[row]) for row, f1 in zip(rows, f1s, strict=True)
+    ]
+    _write(Path(path), _page(title, scores, sentences, left_out=len(gold) - len(rows)))
+
+
+def _page(title: str, scores: Scores, sentences: list[_Sentence], left_out: int) -> str:
+    orders = _orders(scores)
+    index = {"texts": [_text(sentence) for sentence in sentences], "orders": orders}
+    template = Template(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=as_xml(visible(title)),
+        figures=_figures(scores, left_out),
+        lengths=_bars("F1 by length", (sentences[0].unit, "F1", "sentences"), scores.by_length().items()),
+        labels=_bars("Recall by label", ("label", "recall", "constituents"), _recalls(scores)),
+        worst="\n".join(_article(sentences[row]) for row in orders["worst"][:ON_A_PAGE]),
+        index=_packed(index),
+        chunks="\n".join(_chunks(sentences)),
+        in_a_chunk=IN_A_CHUNK,
+        on_a_page=ON_A_PAGE,
+    )
+
+
+def _orders(scores: Scores) -> dict[str, list[int]]:
+    """Which sentence comes first. Of the same F1, the longer ones tell more; least those with nothing to find."""
+    f1s, lengths, has_gold = scores.sentence_f1s, scores.lengths, scores.counts[:, 2] > 0
+    rows = range(len(f1s))
+    shuffled = list(rows)
+    random.Random(0).shuffle(shuffled)
+    return {
+        "worst": sorted(rows, key=lambda row: (not has_gold[row], f1s[row], -lengths[row])),
+        "best": sorted(rows, key=lambda row: (not has_gold[row], -f1s[row], -lengths[row])),
+        "random": shuffled,
+        "given": list(rows),
+    }
+
+
+def _figures(scores: Scores, left_out: int) -> str:
+    """A list of names and values, with what each of them means."""
+    low, high = scores.confidence_interval()
+    empty = int((scores.counts[:, 2] == 0).sum())
+    figures = [
+        ("Sentence F1", _percent(scores.sentence_f1), f"95 % interval {low:.1f} to {high:.1f}"),
+        ("Corpus F1", _percent(scores.corpus_f1), "of all constituents together"),
+        ("Strict sentence F1", _percent(scores.strict_sentence_f1), f"without {empty:,} with nothing to find"),
+        ("Script sentence F1", _percent(scores.script_sentence_f1), "as compare_trees.py counts"),
+        ("Script corpus F1", _percent(scores.script_corpus_f1), "as compare_trees.py counts"),
+        ("Sentences", f"{len(scores.rows):,}", f"{left_out:,} left out, too short or too long"),
+    ]
+    cells = (f"<dt>{name}</dt><dd><b>{value}</b> <small>{note}</small></dd>" for name, value, note in figures)
+    return f"<dl>{''.join(f'<div>{cell}</div>' for cell in cells)}</dl>"
+
+
+def _recalls(scores: Scores) -> list[tuple[str, tuple[float, int]]]:
+    return [(clip(label) or "(none)", (scores.recall(label), total)) for label, (_, total) in scores.labels.items()]
+
+
+def _bars(caption: str, head: tuple[str, str, str], rows: Iterable[tuple[str, tuple[float, int]]]) -> str:
+    """A table that can be looked at: name, bar, value of 0 ... 100, and of how many it is."""
+    name, value, count = (f'<th scope="col">{text}</th>' for text in head)
+    body = "".join(
+        f'<tr><th scope="row">{as_xml(name)}</th><td class="bar"><div style="width:{value:.1f}%"></div></td>'
+        f"<td>{_percent(value)}</td><td>{count:,}</td></tr>"
+        for name, (value, count) in rows
+    )
+    head_row = f"<thead><tr>{name}<td></td>{value}{count}</tr></thead>"
+    return f"<table><caption>{caption}</caption>{head_row}<tbody>{body}</tbody></table>"
+
+
+def _article(sentence: _Sentence) -> str:
+    comparison = draw_comparison(sentence.gold.words, sentence.gold, sentence.predicted)
+    facts = f"F1 {_percent(sentence.f1)}, {sentence.gold.num_leaves} {sentence.unit}"
+    text = as_xml(_text(sentence))
+    return f'<article><h3>Sentence {sentence.number:,}: {facts}</h3><p dir="auto">{text}</p>{comparison}</article>'
+
+
+def _text(sentence: _Sentence) -> str:
+    return " ".join(map(visible, sentence.gold.words))
+
+
+def _chunks(sentences: list[_Sentence]) -> Iterator[str]:
+    """The articles, a hundred at a time, where the page's script finds them."""
+    for start in range(0, len(sentences), IN_A_CHUNK):
+        articles = [_article(sentence) for sentence in sentences[start : start + IN_A_CHUNK]]
+        yield f'<script type="application/octet-stream" class="chunk">{_packed(articles)}</script>'
+
+
+def _packed(value: object) -> str:
+    """JSON, deflated, in letters that no HTML is made of. Half of a surrogate pair becomes a question mark."""
+    data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+
+
+def _percent(value: float) -> str:
+    return "–" if value != value else f"{value:.1f}"
+
+
+def _write(path: Path, page: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(page, encoding="utf-8", newline="\n")
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
