@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/parse.py
 
 test: $(VENV)/.installed-test lint
-	HF_HUB_OFFLINE=1 $(VENV)/bin/python -m pytest
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check

@@ -6,8 +6,9 @@ from setuptools import setup
 
 TRAIN = ["accelerate>=1.1", "datasets>=3.0", "tensorboard", "matplotlib"]
 EVAL = ["evaluate>=0.4", "scikit-learn", "scipy"]
+SPACY = ["spacy>=3.8"]
 KERNELS = ['triton; platform_system == "Linux"']
-TEST = ["pytest>=8", "hypothesis>=6.100", "ruff>=0.8"]
+TEST = ["pytest>=8", "pytest-xdist", "hypothesis>=6.100", "ruff>=0.8"]
 
 setup(
     name="fast-r2d2",
@@ -23,8 +24,16 @@ setup(
         "tokenization_fast_r2d2": "tokenization",
         "fast_r2d2_kernels": "kernels/fast_r2d2_kernels",
     },
-    packages=["modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"],
-    package_data={"modeling_fast_r2d2": ["checkpoints/*/*"]},
+    packages=[
+        "modeling_fast_r2d2",
+        "modeling_fast_r2d2.command_line",
+        "modeling_fast_r2d2.grammar_induction",
+        "modeling_fast_r2d2.pictures",
+        "tokenization_fast_r2d2",
+        "fast_r2d2_kernels",
+    ],
+    package_data={"modeling_fast_r2d2": ["checkpoints/*/*"], "modeling_fast_r2d2.pictures": ["report.html"]},
+    entry_points={"console_scripts": ["fast-r2d2 = modeling_fast_r2d2.command_line:main"]},
     install_requires=[
         "torch>=2.6",
         "transformers>=5.17,<6",
@@ -37,7 +46,8 @@ setup(
         "train": TRAIN,
         "eval": EVAL,
         "kernels": KERNELS,
-        "test": TEST + TRAIN + EVAL + KERNELS,
+        "spacy": SPACY,
+        "test": TEST + TRAIN + EVAL + SPACY + KERNELS,
     },
     classifiers=[
         "Programming Language :: Python :: 3",

@@ -135,12 +135,13 @@ def load_weights(paths: list[Path]) -> dict[str, Tensor]:
     return weights
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, required=True, help="the original's config, JSON")
     parser.add_argument("--weights", type=Path, nargs="+", required=True, help="one or more .bin, .pt or .safetensors")
     parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
     config = convert_config(json.loads(options.config.read_text(encoding="utf-8")))
     weights = convert_state_dict(load_weights(options.weights), config)
     is_classifier = "classifier.out_proj.weight" in weights
@@ -155,6 +156,12 @@ def main(arguments: list[str] | None = None) -> None:
         )
     model.save_pretrained(options.output)
     print(f"wrote {model_class.__name__} with {model.num_parameters():,} parameters to {options.output}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    run(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ class _Reader:
                 self.add_word(token)
             previous, finished = token, not self.open
         if self.open:
-            self.refuse(f"{len(self.open)} brackets are never closed")
+            self.refuse(f"unclosed brackets: {len(self.open)}")
         if not previous:
             self.refuse("it is empty")
         words = tuple(self.words), tuple(self.tags)

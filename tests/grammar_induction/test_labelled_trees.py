@@ -77,7 +77,7 @@ def test_an_outer_bracket_without_label_is_no_constituent():
 
 
 @pytest.mark.parametrize("text, problem", [
-    ("(S (A a) (B b)", "1 brackets are never closed"),
+    ("(S (A a) (B b)", "unclosed brackets: 1"),
     ("(S (A a)) (B b))", r"'\(' after the tree has ended"),
     ("(S (A a) ()", "a bracket without children after 'a'"),
     ("(S (NP ) (A a))", "a bracket without children"),

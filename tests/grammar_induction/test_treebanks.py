@@ -70,7 +70,7 @@ def test_standard_splits_by_folder_or_name(tmp_path):
 def test_bad_trees_are_named_and_skipped_on_request(tmp_path, caplog):
     path = tmp_path / "some.mrg"
     path.write_text(f"{SENTENCE}\n(S (NP (DT a)\n{SENTENCE}\nno tree\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="some.mrg, line 2: no bracketed tree, 2 brackets are never closed"):
+    with pytest.raises(ValueError, match="some.mrg, line 2: no bracketed tree, unclosed brackets: 2"):
         read_treebank(path)
     with caplog.at_level(logging.WARNING):
         assert len(read_treebank(path, skip_bad=True)) == 2
@@ -111,5 +111,5 @@ def test_a_balanced_tree_alone_is_not_taken_for_labels(tmp_path):
 
 def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / "trees.txt").write_text("(N (T a) (T b))\n(N (T a) (T b)\n")
-    with pytest.raises(ValueError, match="trees.txt, line 2: no bracketed tree, 1 brackets"):
+    with pytest.raises(ValueError, match="trees.txt, line 2: no bracketed tree, unclosed brackets: 1"):
         read_predicted_trees(tmp_path / "trees.txt")

@@ -1,0 +1,15 @@
+"""Systems side by side against a treebank: `fast-r2d2 evaluate`, as a script.
+
+    python examples/grammar_induction.py gold.mrg                                   # baselines and the bundled model
+    python examples/grammar_induction.py gold.mrg --predicted mine.txt theirs.txt   # trees of other parsers
+    python examples/grammar_induction.py gold.mrg --granularity pieces --no_span_constraints
+
+`--help` lists the options.
+"""
+
+import sys
+
+from modeling_fast_r2d2.command_line import main
+
+if __name__ == "__main__":
+    main(["evaluate", *sys.argv[1:]])

@@ -1,0 +1,30 @@
+"""``fast-r2d2 parse | evaluate | report | convert``: a thin layer over the library, a module for each command."""
+
+import argparse
+import os
+import sys
+
+from . import convert, evaluate, parse, report
+
+COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": convert}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command. Bad input ends with one line on standard error and exit code 2."""
+    parser = argparse.ArgumentParser(prog="fast-r2d2", description="Trees from raw text, and what they are worth.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
+    for name, module in COMMANDS.items():
+        summary = module.__doc__.split("\n")[0]
+        command = commands.add_parser(
+            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, FileNotFoundError) as error:
+        print(f"fast-r2d2 {options.command}: error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+    except BrokenPipeError:  # the reader, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,140 @@
+"""Parse sentences, a line each, and print their trees in the same order, a line each.
+
+    fast-r2d2 parse "The cat sat on the mat"
+    fast-r2d2 parse --file text.txt > trees.txt
+    cat text.txt | fast-r2d2 parse - --format jsonl
+
+Or a corpus, in shards, by as many processes and machines as `accelerate launch` starts; run again, it goes on:
+
+    accelerate launch --no_python fast-r2d2 parse --file corpus/*.txt.gz --output trees/
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+from transformers.utils import logging
+
+from tokenization_fast_r2d2 import read_sentences
+
+from .. import bundled_checkpoint
+from ..pictures import draw_tree
+from ..tree_parser import METHODS, ParsedSentence, TreeParser
+from .shards import LINES_IN_A_SHARD, parse_in_shards
+
+LARGEST_CHUNK = 4096  # lines read, sorted by length and parsed together
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("sentences", nargs="*", help="sentences; - reads standard input, a sentence a line")
+    add("--file", type=Path, nargs="+", help="text files, plain or .gz, a sentence a line; with --output also .parquet")
+    add_model_arguments(parser)
+    add("--pieces", action="store_true", help="trees over word pieces, not words")
+    add("--format", choices=list(FORMATS), help="brackets, JSON, SVG: a line a sentence; pretty: drawn. By default "
+        "pretty in a terminal, else brackets")  # fmt: skip
+    group = parser.add_argument_group("a corpus, in shards")
+    group.add_argument("--output", type=Path, help="folder for the shards; what is finished there is not done again")
+    group.add_argument("--shard_lines", type=int, default=LINES_IN_A_SHARD, help="lines of a shard")
+    group.add_argument("--text_column", default="text", help="of .parquet files")
+    group.add_argument("--vectors", action="store_true", help="also store the vectors of the roots, .safetensors")
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those of all commands that parse."""
+    add = parser.add_argument
+    add("--checkpoint", default=bundled_checkpoint(), help="folder or Hub name; default: the bundled fast-r2d2-tiny")
+    add("--method", choices=list(METHODS), default="parser",
+        help="whose trees: the parser's; the best of the chart; of minimum risk under the chart; R2D2's")  # fmt: skip
+    add("--no_span_constraints", action="store_true", help="let the parser split words, too")
+    add("--batch_tokens", type=int, default=8192, help="tokens parsed at once")
+    add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
+
+
+def run(options: argparse.Namespace) -> None:
+    if bool(options.file) == bool(options.sentences):
+        raise ValueError("give sentences, or --file; - reads standard input")
+    for path in options.file or []:
+        if not path.is_file():
+            raise ValueError(f"--file {path} is not there")
+    logging.disable_progress_bar()
+    options.format = options.format or ("pretty" if sys.stdout.isatty() and not options.output else "brackets")
+    if options.output:
+        parse_in_shards(options, load_parser, FORMATS[options.format])
+    else:
+        stream(load_parser(options), lines_to_parse(options), FORMATS[options.format])
+
+
+def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeParser:
+    return TreeParser.from_pretrained(
+        options.checkpoint,
+        options.method,
+        options.device or device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        pieces=options.pieces,
+        keep_words=not options.no_span_constraints,
+        with_vectors=bool(getattr(options, "vectors", False)),
+        batch_tokens=options.batch_tokens,
+    )
+
+
+def lines_to_parse(options: argparse.Namespace) -> Iterator[str]:
+    if options.file:
+        return read_sentences(options.file)
+    if options.sentences == ["-"]:
+        return (line.strip() for line in sys.stdin)
+    return iter(options.sentences)
+
+
+def stream(parser: TreeParser, lines: Iterable[str], write: Callable[[ParsedSentence], str]) -> None:
+    start, count = time.perf_counter(), 0
+    with tqdm(unit=" sentences", delay=2, file=sys.stderr) as bar:
+        for chunk in chunks(lines):
+            sys.stdout.write("".join(write(parsed) + "\n" for parsed in parser(chunk)))
+            sys.stdout.flush()
+            count += len(chunk)
+            bar.update(len(chunk))
+    seconds = time.perf_counter() - start
+    print(f"{count} sentences in {seconds:.2f} s, {count / seconds:.0f} sentences/s", file=sys.stderr)
+
+
+def chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lists of lines: short ones at first, so that something is to be seen at once."""
+    chunk, size = [], 32
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) == size:
+            yield chunk
+            chunk, size = [], min(4 * size, LARGEST_CHUNK)
+    if chunk:
+        yield chunk
+
+
+def as_brackets(parsed: ParsedSentence) -> str:
+    return parsed.tree.brackets(parsed.leaves)
+
+
+def as_json(parsed: ParsedSentence) -> str:
+    row = {
+        "leaves": parsed.leaves,
+        "brackets": as_brackets(parsed),
+        "spans": parsed.tree.spans,
+        "split_scores": [round(float(score), 4) for score in parsed.split_scores],
+    }
+    return json.dumps(row, ensure_ascii=False)
+
+
+def as_drawing(parsed: ParsedSentence) -> str:
+    return f"{parsed.tree.draw(parsed.leaves)}\n\n{as_brackets(parsed)}\n"
+
+
+def as_svg(parsed: ParsedSentence) -> str:
+    constituents = [(i, j, "") for i, j in parsed.tree.spans]
+    return draw_tree(parsed.leaves, constituents, parsed.split_scores).replace("\n", "")
+
+
+FORMATS = {"brackets": as_brackets, "jsonl": as_json, "pretty": as_drawing, "svg": as_svg}

@@ -1,0 +1,46 @@
+"""Write a report of predicted trees against gold ones: one HTML file, for a browser, without a network.
+
+    fast-r2d2 report gold.mrg --predicted mine.txt --output report.html
+    fast-r2d2 report gold.mrg --output report.html          # the bundled model's trees
+
+The options of reading and comparing are those of `fast-r2d2 evaluate`.
+"""
+
+import argparse
+from pathlib import Path
+
+from transformers.utils import logging
+
+from .. import bundled_checkpoint
+from ..grammar_induction import read_predicted_trees
+from ..grammar_induction.metrics import score_trees
+from ..pictures import write_report
+from ..tree_parser import METHODS
+from .evaluate import add_comparison_arguments, add_gold_arguments, read_gold, system_trees
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_gold_arguments(parser)
+    add_comparison_arguments(parser)
+    add = parser.add_argument
+    add("--predicted", type=Path, help="file of trees, one a line; by default a model's")
+    add("--checkpoint", default=bundled_checkpoint(), help="of that model, folder or Hub name")
+    add("--method", choices=list(METHODS), default="parser", help="whose trees: parser, chart, ...")
+    add("--no_span_constraints", action="store_true", help="let the model split words, too")
+    add("--output", type=Path, default=Path("report.html"), help="file to write")
+    add("--title", help="by default the names of the files")
+
+
+def run(options: argparse.Namespace) -> None:
+    logging.disable_progress_bar()
+    gold = read_gold(options)
+    if options.predicted:
+        predicted, name = read_predicted_trees(options.predicted), options.predicted.name
+    else:
+        name = f"{Path(options.checkpoint).name}, {options.method}"
+        options.checkpoint = [options.checkpoint]
+        [predicted] = system_trees(options.method, gold, options)
+    title = options.title or f"{name} against {', '.join(path.name for path in options.gold)}"
+    scores = score_trees(predicted, gold, options.granularity, options.max_length)
+    write_report(options.output, gold, predicted, title=title, scores=scores, granularity=options.granularity)
+    print(f"sentence F1 {scores.sentence_f1:.1f} over {len(scores.rows)} sentences; wrote {options.output}")

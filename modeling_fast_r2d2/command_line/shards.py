@@ -1,0 +1,132 @@
+"""A corpus in shards: every process parses its share of them, and what is finished is not done again."""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+from tqdm import tqdm
+
+from tokenization_fast_r2d2 import read_sentences
+
+from ..tree_parser import ParsedSentence, TreeParser
+
+LINES_IN_A_SHARD = 100_000
+SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "svg": "svg", "pretty": "txt"}
+# What decides the output; a folder holds the shards of one such choice.
+SETTINGS = (
+    "checkpoint", "method", "no_span_constraints", "batch_tokens", "pieces", "format", "shard_lines", "text_column",
+    "vectors",
+)  # fmt: skip
+
+
+def parse_in_shards(
+    options: argparse.Namespace,
+    load_parser: Callable[[argparse.Namespace, str], TreeParser],
+    write: Callable[[ParsedSentence], str],
+) -> None:
+    """Write ``000000.txt`` and so on into the folder ``options.output``, as many lines as the inputs have.
+
+    Shards are dealt out to the processes in turn. Each is written aside and renamed, its vectors before its trees. All
+    processes read all inputs, which takes a small part of the time of parsing them.
+
+    Raises:
+        ValueError: if the folder has shards of other inputs or settings.
+    """
+    from accelerate import PartialState  # needed here alone
+
+    state = PartialState(cpu=options.device == "cpu")
+    _claim(options.output, _settings(options))
+    parser, done, skipped = None, 0, 0
+    is_quiet = not state.is_main_process
+    with tqdm(unit=" sentences", disable=is_quiet, file=sys.stderr) as bar:
+        for number, lines in enumerate(_blocks(read_texts(options.file, options.text_column), options.shard_lines)):
+            if number % state.num_processes != state.process_index:
+                continue
+            target = options.output / f"{number:06}.{SUFFIXES[options.format]}"
+            if target.exists():
+                skipped += 1
+                continue
+            parser = parser or load_parser(options, str(state.device))
+            _write_shard(parser, lines, target, write, options.vectors)
+            done += 1
+            bar.update(len(lines))
+    state.wait_for_everyone()
+    print(f"process {state.process_index}: {done} shards written, {skipped} were there", file=sys.stderr)
+
+
+def read_texts(paths: Iterable[Path], column: str) -> Iterator[str]:
+    """Lines of text files, rows of ``.parquet`` files; a line break within a row becomes a blank.
+
+    Raises:
+        ValueError: for a Parquet file without the column.
+    """
+    for path in paths:
+        if path.suffix != ".parquet":
+            yield from read_sentences(path)
+            continue
+        from pyarrow import parquet
+
+        file = parquet.ParquetFile(path)
+        if column not in file.schema_arrow.names:
+            names = ", ".join(file.schema_arrow.names)
+            raise ValueError(f"{path} has no column {column!r}; --text_column must be one of {names}")
+        for batch in file.iter_batches(columns=[column]):
+            yield from (" ".join((text or "").split()) for text in batch.column(0).to_pylist())
+
+
+def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    while block := list(islice(lines, size)):
+        yield block
+
+
+def _write_shard(parser: TreeParser, lines: list[str], target: Path, write, with_vectors: bool) -> None:
+    parsed = parser(lines)
+    for leftover in target.parent.glob(f".{target.stem}.*"):  # of a process that was killed
+        leftover.unlink()
+    if with_vectors:
+        vectors = np.stack([sentence.vector for sentence in parsed])
+        _put(target.with_suffix(".safetensors"), lambda path: save_file({"vectors": vectors}, path))
+    text = "".join(write(sentence) + "\n" for sentence in parsed)
+    _put(target, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _put(target: Path, write: Callable[[Path], object]) -> None:
+    """Written aside, then renamed, so that a file with its name is whole."""
+    aside = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
+    write(aside)
+    os.replace(aside, target)
+
+
+def _settings(options: argparse.Namespace) -> dict:
+    files = [{"name": path.name, "bytes": path.stat().st_size} for path in options.file]
+    parts = [path for path in Path(options.checkpoint).glob("*") if path.suffix in (".json", ".safetensors")]
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(parts)}
+    return {"files": files, **{name: getattr(options, name) for name in SETTINGS}, "digests": digests}
+
+
+def _claim(folder: Path, settings: dict) -> None:
+    """The first process writes down the settings; the others, and later runs, must have the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record = folder / "settings.json"
+    aside = folder / f".settings.{os.getpid()}.json"
+    aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    try:
+        os.link(aside, record)  # fails if it is there, whoever was first
+    except FileExistsError:
+        pass
+    finally:
+        aside.unlink()
+    earlier = json.loads(record.read_text(encoding="utf-8"))
+    differing = [name for name in settings if earlier.get(name) != settings[name]]
+    if differing:
+        raise ValueError(
+            f"{folder} has shards of another run, with other {', '.join(differing)}; choose another --output, or "
+            "delete it"
+        )

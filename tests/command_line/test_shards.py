@@ -1,0 +1,108 @@
+"""A corpus parsed in shards: by two processes, one of them killed on the way, as by one."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+from safetensors.numpy import load_file
+
+from modeling_fast_r2d2.command_line import main
+
+WORDS = "the old man bought a new car and drove it to the river last year".split()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> list[Path]:
+    """150 lines of text, one of them blank, and 50 rows of Parquet."""
+    folder, generator = tmp_path_factory.mktemp("corpus"), random.Random(0)
+    lines = [" ".join(generator.choices(WORDS, k=generator.randint(1, 20))) for _ in range(200)]
+    (folder / "a.txt").write_text("\n".join([*lines[:149], ""]) + "\n", encoding="utf-8")
+    parquet.write_table(pyarrow.table({"text": lines[150:]}), folder / "b.parquet")
+    return [folder / "a.txt", folder / "b.parquet"]
+
+
+def arguments(corpus: list[Path], output: Path, *more: str) -> list[str]:
+    files = [str(path) for path in corpus]
+    return ["parse", "--file", *files, "--output", str(output), "--shard_lines", "7", "--device", "cpu", *more]
+
+
+def text_of(folder: Path) -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("0*.txt")))
+
+
+@pytest.fixture(scope="module")
+def by_one(corpus, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("one")
+    main(arguments(corpus, output, "--vectors"))
+    return output
+
+
+def launch(corpus: list[Path], output: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
+    options = arguments(corpus, output, "--vectors")
+    return subprocess.Popen([*command, "modeling_fast_r2d2.command_line", *options], stderr=subprocess.PIPE, text=True,
+                            env=os.environ | {"OMP_NUM_THREADS": "1"})  # fmt: skip
+
+
+def kill_one_process(launcher: subprocess.Popen, output: Path) -> None:
+    """As soon as some shards are there."""
+    deadline = time.monotonic() + 120
+    while len(list(output.glob("0*.txt"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+
+
+def test_two_processes_one_of_them_killed_write_what_one_writes(corpus, by_one, tmp_path):
+    first = launch(corpus, tmp_path)
+    kill_one_process(first, tmp_path)
+    first.communicate()
+    assert first.returncode != 0
+    finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("0*.txt")}
+    assert 2 <= len(finished) < 29  # of 200 lines in shards of 7
+    second = launch(corpus, tmp_path)
+    errors = second.communicate()[1]
+    assert second.returncode == 0, errors
+    assert all(path.stat().st_mtime_ns == before for path, before in finished.items())
+    assert text_of(tmp_path) == text_of(by_one) and text_of(by_one).count("\n") == 200
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in by_one.iterdir())
+    for path in by_one.glob("*.safetensors"):
+        assert (load_file(tmp_path / path.name)["vectors"] == load_file(path)["vectors"]).all()
+
+
+def test_shards_hold_what_a_stream_of_the_same_lines_gives(corpus, by_one, capsys):
+    main(["parse", "--file", str(corpus[0])])
+    assert text_of(by_one).splitlines()[:150] == capsys.readouterr().out.splitlines()
+    vectors = load_file(by_one / "000000.safetensors")["vectors"]
+    assert vectors.shape == (7, 64) and vectors.dtype == "float32"
+
+
+def test_what_is_finished_is_not_done_again_and_what_is_missing_is(corpus, by_one, capsys):
+    whole, missing = text_of(by_one), by_one / "000003.txt"
+    missing.unlink()
+    (by_one / ".000003.99.txt").write_text("half a shard")
+    main(arguments(corpus, by_one, "--vectors"))
+    assert "1 shards written, 28 were there" in capsys.readouterr().err
+    assert text_of(by_one) == whole and not list(by_one.glob(".0*"))
+
+
+def test_a_folder_of_other_settings_is_refused(corpus, by_one, capsys):
+    for more, names in ((["--format", "jsonl", "--vectors"], "format"), ([], "vectors")):
+        with pytest.raises(SystemExit):
+            main(arguments(corpus, by_one, *more))
+        assert f"has shards of another run, with other {names}; choose" in capsys.readouterr().err
+    assert json.loads((by_one / "settings.json").read_text())["shard_lines"] == 7
+
+
+def test_a_column_that_is_not_there_is_refused(corpus, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments(corpus[1:], tmp_path, "--text_column", "sentence"))
+    assert "has no column 'sentence'; --text_column must be one of text" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""Every token given is a leaf, and those that the model cannot see do not change the tree over the others."""
+
+from itertools import count
+
+import nltk
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
+from modeling_fast_r2d2.given_tokens import parse_tokens, with_unseen
+from modeling_fast_r2d2.nltk_parser import FastR2D2NltkParser
+from modeling_fast_r2d2.tree_parser import TreeParser
+
+SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all day", "Dogs bark", "a", "He left early"]
+ODD = ["a b", "(", "c)", "", " ", "\n", "\x00", "\xad", "\u200b", "☃", "日本", "[UNK]", "[PAD]", "don't", "x" * 300]
+WORDS = ["the", "cat", "Sat", "unbelievably", "e-mail", "3.14"]
+UNSEEN = ["", " ", "\n\t", "\x00", "\xad\x7f"]
+
+
+@pytest.fixture(scope="module")
+def tree_parser():
+    return TreeParser.from_pretrained(bundled_checkpoint())
+
+
+@pytest.fixture(scope="module")
+def parser(tree_parser):
+    return FastR2D2NltkParser(tree_parser, chunk_size=4)
+
+
+def test_trees_are_the_tree_parsers(parser, tree_parser):
+    trees = [next(trees) for trees in parser.parse_sents(sentence.split() for sentence in SENTENCES)]
+    assert all(isinstance(tree, nltk.Tree) for tree in trees)
+    assert trees == [found.tree.to_nltk(found.leaves) for found in tree_parser(SENTENCES)]
+
+
+@settings(max_examples=30)
+@given(st.permutations([sentence.split() for sentence in SENTENCES]), st.integers(1, 7))
+def test_sentences_do_not_change_each_others_trees(parser, sentences, chunk_size):
+    chunked = FastR2D2NltkParser(parser.parser, chunk_size)
+    assert [next(trees) for trees in chunked.parse_sents(sentences)] == [parser.parse_one(s) for s in sentences]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.sampled_from(WORDS + ODD) | st.text(max_size=8), min_size=1, max_size=12))
+def test_leaves_are_the_tokens(parser, tokens):
+    [tree] = parser.parse(tokens)
+    assert tree.leaves() == tokens
+    assert all(len(constituent) == 2 for constituent in tree.subtrees()) or len(tokens) == 1
+
+
+@settings(max_examples=50)
+@given(st.lists(st.sampled_from(WORDS) | st.sampled_from(UNSEEN), min_size=1, max_size=12))
+def test_unseen_tokens_do_not_change_the_tree_over_the_others(tree_parser, tokens):
+    seen = [place for place, token in enumerate(tokens) if token in WORDS]
+    assume(seen)
+    tree, over_words = parse_tokens(tree_parser, [tokens, [tokens[place] for place in seen]])
+    inside = [[number for number, place in enumerate(seen) if i <= place <= j] for i, j in tree.spans]
+    assert {(words[0], words[-1]) for words in inside if len(words) > 1} == set(over_words.spans)
+
+
+@given(st.data())
+def test_unseen_tokens_go_with_the_one_to_their_left(data):
+    order = data.draw(st.permutations(range(data.draw(st.integers(0, 6)))))
+    groups = data.draw(st.lists(st.integers(1, 4), min_size=len(order) + 1, max_size=len(order) + 1))
+    tree, leaf, number, seen = random_tree(order), count(), count(), []
+    expected = " ".join(grouped(word, groups[next(leaf)], number, seen) for word in tree.brackets().split())
+    seen[0] += data.draw(st.integers(0, groups[0] - 1))  # which of the first tokens is seen makes no difference
+    assert with_unseen(tree, seen, sum(groups)).brackets() == expected
+
+
+def random_tree(order: list[int]) -> BinaryTree:
+    """Splits at the least of ``order``, by the definition."""
+
+    def brackets(i: int, j: int) -> str:
+        if i == j:
+            return str(i)
+        k = min(range(i, j), key=order.__getitem__)
+        return f"({brackets(i, k)} {brackets(k + 1, j)})"
+
+    return BinaryTree.from_brackets(brackets(0, len(order)))[0]
+
+
+def grouped(word: str, size: int, number, seen: list[int]) -> str:
+    """A leaf in its brackets, become several tokens that branch to the left."""
+    seen.append(next(number))
+    group = str(seen[-1])
+    for _ in range(size - 1):
+        group = f"({group} {next(number)})"
+    opened, closed = word.count("("), word.count(")")
+    return "(" * opened + group + ")" * closed
+
+
+def test_a_sentence_without_tokens_has_no_tree_as_elsewhere_in_nltk(parser):
+    assert list(parser.parse([])) == [] and parser.parse_one([]) is None
+    assert [len(list(trees)) for trees in parser.parse_sents([["a"], [], ["b"]])] == [1, 0, 1]
+    assert [len(list(trees)) for trees in parser.raw_parse_sents(["a", " \n", "\x00", "b"])] == [1, 0, 0, 1]
+    with pytest.raises(NotImplementedError):
+        parser.grammar()
+
+
+def test_texts_are_parsed_over_words(parser):
+    [tree] = parser.raw_parse("It rained,  all day")
+    assert tree.leaves() == ["It", "rained", ",", "all", "day"]
+    assert [tree] == list(parser.parse(tree.leaves()))
+    assert [next(trees) for trees in parser.raw_parse_sents(SENTENCES)] == [
+        parser.parse_one(sentence.split()) for sentence in SENTENCES
+    ]
+
+
+def test_sentences_are_read_as_needed(parser):
+    trees = parser.parse_sents(["a", "b"] for _ in count())
+    assert [next(next(trees)).leaves() for _ in range(9)] == [["a", "b"]] * 9
+
+
+def test_what_is_no_list_of_tokens_is_refused(parser, tree_parser):
+    for sentence in ("a text", [("a", "DT")], [3]):
+        with pytest.raises(ValueError, match="a sentence must be a list of one or more strings, its tokens, got"):
+            parser.parse(sentence)
+    with pytest.raises(ValueError, match=r"got \[\]"):
+        parse_tokens(tree_parser, [["a"], []])
+    with pytest.raises(ValueError, match="chunk_size must be >= 1, got 0"):
+        FastR2D2NltkParser(tree_parser, chunk_size=0)
+    with pytest.raises(ValueError, match="pieces=False"):
+        FastR2D2NltkParser.from_pretrained(bundled_checkpoint(), pieces=True)
+
+
+def test_trees_of_a_chart_are_given_too():
+    parser = FastR2D2NltkParser.from_pretrained(bundled_checkpoint(), method="chart")
+    assert parser.parse_one(SENTENCES[0].split()).leaves() == SENTENCES[0].split()
