@@ -28,35 +28,52 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor) -> Tensor:  # (tokens, compositions, hidden_size), in and out
+    def forward(self, hidden: Tensor, tasks: Tensor | None = None) -> Tensor:
+        """
+        Args:
+            hidden: ``(tokens, compositions, hidden_size)``, as is what is returned.
+            tasks: ``(tokens - 2, 1, hidden_size)``, the task tokens, where they are still the same in all compositions.
+        """
         # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
-        attended = self.attention_output(self._attend(*self._project(hidden)))
+        attended = self.attention_output(self._attend(*self._project(hidden, tasks)))
         hidden = self._norm(self.dropout(attended).add_(hidden))
         expanded = self.dropout(self.activation(self.intermediate(hidden)))
         return self._norm(self.dropout(self.output(expanded)).add_(hidden))
 
-    def _project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each ``(tokens, compositions, heads, head size)``."""
+    def _project(self, hidden: Tensor, tasks: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Queries, keys, values of the tasks and of the children, ``(3, tokens, compositions, heads, head size)``."""
         size, num_tasks = hidden.shape[-1], hidden.shape[0] - 2
         task_role, child_roles = self.role_embeddings.weight.split([1, 2])
         roles = torch.cat([task_role.expand(num_tasks, -1), child_roles])
         # A role added to the input of a projection is a bias after it, so that one product serves all three.
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
-        role_bias = F.pad(F.linear(roles, weight[: 2 * size]), (0, size)) + bias
-        projected = F.linear(hidden, weight).add_(role_bias[:, None])
-        return projected.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
+        role_bias = (F.pad(F.linear(roles, weight[: 2 * size]), (0, size)) + bias)[:, None]
+        if tasks is None:
+            parts = F.linear(hidden, weight).add_(role_bias).split([num_tasks, 2])
+        else:
+            parts = (
+                F.linear(part, weight).add_(part_bias)
+                for part, part_bias in zip((tasks, hidden[-2:]), role_bias.split([num_tasks, 2]), strict=True)
+            )
+        of_tasks, of_children = (part.unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0) for part in parts)
+        return of_tasks, of_children
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        to_left, to_right = ((query * key[side]).sum(-1) for side in (-2, -1))  # (tokens, compositions, heads)
-        to_self = (query[:-2] * key[:-2]).sum(-1)
+    def _attend(self, of_tasks: Tensor, of_children: Tensor) -> Tensor:
+        task_query, task_key, task_value = of_tasks  # one composition of them may stand for all
+        query, key, value = of_children
         scale = query.shape[-1] ** -0.5
-        of_tasks = scale * torch.stack([to_left[:-2], to_right[:-2], to_self])
-        of_children = scale * torch.stack([to_left[-2:], to_right[-2:]])
-        task_left, task_right, task_self = self.attention_dropout(of_tasks.softmax(0))[..., None].unbind(0)
-        child_left, child_right = self.attention_dropout(of_children.softmax(0))[..., None].unbind(0)
-        tasks = task_left * value[-2] + task_right * value[-1] + task_self * value[:-2]
-        children = child_left * value[-2] + child_right * value[-1]
-        return torch.cat([tasks, children]).flatten(-2)
+        child_scores = torch.stack(
+            [(query * key[side]).sum(-1) for side in (0, 1)]
+        )  # (sides, tokens, compositions, heads)
+        task_scores = [(task_query * key[side]).sum(-1) for side in (0, 1)]
+        task_scores = torch.stack([*task_scores, (task_query * task_key).sum(-1).expand_as(task_scores[0])])
+        to_left, to_right, to_self = self._weights(scale * task_scores)
+        tasks = to_left * value[0] + to_right * value[1] + to_self * task_value
+        to_left, to_right = self._weights(scale * child_scores)
+        return torch.cat([tasks, to_left * value[0] + to_right * value[1]]).flatten(-2)
+
+    def _weights(self, scores: Tensor) -> tuple[Tensor, ...]:
+        return self.attention_dropout(scores.softmax(0))[..., None].unbind(0)
 
     def _norm(self, hidden: Tensor) -> Tensor:
         return F.layer_norm(hidden, hidden.shape[-1:], eps=self.eps)
@@ -75,10 +92,10 @@ class CompositionStack(nn.Module):
         Returns:
             ``(num_tasks + 2, compositions, hidden_size)``: the tasks' outputs, then the left's and the right's.
         """
-        tasks = tasks[:, None].expand(-1, len(left), -1)
-        hidden = torch.cat([tasks, left[None], right[None]])
-        for layer in self.layers:
-            hidden = layer(hidden)
+        tasks = tasks[:, None]
+        hidden = torch.cat([tasks.expand(-1, len(left), -1), left[None], right[None]])
+        for number, layer in enumerate(self.layers):
+            hidden = layer(hidden, tasks if number == 0 else None)  # after one layer they know their children
         return hidden
 
 

@@ -33,6 +33,16 @@ from modeling_fast_r2d2.parser import TopDownParser
 ENCODINGS = ["forced", "chart", "heuristic"]
 
 
+# The last bit of a product of few rows depends on where in memory its weights lie, and loaded ones lie elsewhere.
+ROUNDING = {"rtol": 1e-6, "atol": 1e-6}
+
+
+def have_the_same_weights(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    expected = theirs.state_dict()
+    assert ours.state_dict().keys() == expected.keys()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
+
+
 def count(module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
@@ -227,10 +237,12 @@ def test_a_saved_checkpoint_loads_into_every_class(tiny_model, a_batch, tmp_path
     expected = tiny_model.model(**a_batch)
     base = AutoModel.from_pretrained(tmp_path)
     assert type(base) is FastR2D2Model and not base.training
-    assert torch.equal(base(**a_batch).pooler_output, expected.pooler_output)
+    have_the_same_weights(base, tiny_model.model)
+    torch.testing.assert_close(base(**a_batch).pooler_output, expected.pooler_output, **ROUNDING)
     assert type(AutoConfig.from_pretrained(tmp_path)) is FastR2D2Config
     pretraining = AutoModelForPreTraining.from_pretrained(tmp_path)
-    assert torch.equal(pretraining(**a_batch).loss, tiny_model(**a_batch).loss)
+    have_the_same_weights(pretraining, tiny_model)
+    torch.testing.assert_close(pretraining(**a_batch).loss, tiny_model(**a_batch).loss, **ROUNDING)
     parser = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path)
     assert torch.equal(parser(**a_batch).spans, expected.spans)
     classifier, info = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
@@ -247,7 +259,7 @@ def test_base_and_parser_checkpoints_load_into_what_needs_them(tiny_model, a_bat
     again = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path / "parser")
     assert torch.equal(parser(**a_batch).split_scores, again(**a_batch).split_scores)
     head = FastR2D2ForPreTraining.from_pretrained(tmp_path / "base")
-    assert torch.equal(head.model(**a_batch).pooler_output, tiny_model.model(**a_batch).pooler_output)
+    have_the_same_weights(head.model, tiny_model.model)
 
 
 def test_tied_weights_are_stored_once_and_stay_tied(tiny_model, tmp_path):

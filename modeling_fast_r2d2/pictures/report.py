@@ -5,7 +5,7 @@ import json
 import os
 import random
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -19,6 +19,7 @@ from .svg import as_xml, clip, visible
 
 IN_A_CHUNK = 100  # sentences that the browser unpacks at once, when one of them is looked at
 ON_A_PAGE = 10
+ROWS_AT_ONCE = 20  # of a table; some treebanks have a hundred labels
 
 
 class _Sentence(NamedTuple):
@@ -68,7 +69,7 @@ def _page(title: str, scores: Scores, sentences: list[_Sentence], left_out: int)
     return template.substitute(
         title=as_xml(visible(title)),
         figures=_figures(scores, left_out),
-        lengths=_bars("F1 by length", (sentences[0].unit, "F1", "sentences"), scores.by_length().items()),
+        lengths=_bars("F1 by length", (sentences[0].unit, "F1", "sentences"), list(scores.by_length().items())),
         labels=_bars("Recall by label", ("label", "recall", "constituents"), _recalls(scores)),
         worst="\n".join(_article(sentences[row]) for row in orders["worst"][:ON_A_PAGE]),
         index=_packed(index),
@@ -112,8 +113,16 @@ def _recalls(scores: Scores) -> list[tuple[str, tuple[float, int]]]:
     return [(clip(label) or "(none)", (scores.recall(label), total)) for label, (_, total) in scores.labels.items()]
 
 
-def _bars(caption: str, head: tuple[str, str, str], rows: Iterable[tuple[str, tuple[float, int]]]) -> str:
+def _bars(caption: str, head: tuple[str, str, str], rows: list[tuple[str, tuple[float, int]]]) -> str:
     """A table that can be looked at: name, bar, value of 0 ... 100, and of how many it is."""
+    shown, more = _table(caption, head, rows[:ROWS_AT_ONCE]), rows[ROWS_AT_ONCE:]
+    if not more:
+        return shown
+    title = f"{len(more):,} rarer ones"
+    return f"<div>{shown}<details><summary>{title}</summary>{_table('', head, more)}</details></div>"
+
+
+def _table(caption: str, head: tuple[str, str, str], rows: list[tuple[str, tuple[float, int]]]) -> str:
     name, value, count = (f'<th scope="col">{text}</th>' for text in head)
     body = "".join(
         f'<tr><th scope="row">{as_xml(name)}</th><td class="bar"><div style="width:{value:.1f}%"></div></td>'
@@ -121,7 +130,7 @@ def _bars(caption: str, head: tuple[str, str, str], rows: Iterable[tuple[str, tu
         for name, (value, count) in rows
     )
     head_row = f"<thead><tr>{name}<td></td>{value}{count}</tr></thead>"
-    return f"<table><caption>{caption}</caption>{head_row}<tbody>{body}</tbody></table>"
+    return f"<table>{f'<caption>{caption}</caption>' if caption else ''}{head_row}<tbody>{body}</tbody></table>"
 
 
 def _article(sentence: _Sentence) -> str:

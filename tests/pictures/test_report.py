@@ -8,7 +8,7 @@ import zlib
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2.grammar_induction import LabelledTree, from_spans, parse_brackets, score_trees
@@ -105,6 +105,14 @@ def test_bars_are_as_long_as_the_numbers_beside_them(write, tmp_path):
     assert rows["NP"] == ("66.7", "66.7", "3")
 
 
+def test_rare_labels_are_folded_away(write):
+    labels = [f"L{number}" for number in range(23)]
+    gold = trees(*(f"(S ({label} (A a) (B b)) (C c))" for label in labels))
+    page, _, _ = write(gold, baseline_trees(gold, "left"))
+    assert sum(tag == "details" for tag, _ in page.tags) == 1 and "3 rarer ones" in page.text
+    assert re.findall(r"L\d+(?=100\.01)", page.text) == labels
+
+
 def test_every_sentence_is_there_with_its_trees(write, monkeypatch):
     monkeypatch.setattr(report, "IN_A_CHUNK", 3)
     gold = trees(*[CARS, CATS, FLAT] * 3, "(S (UH Yes))", CATS)
@@ -176,6 +184,7 @@ def test_words_labels_and_title_stay_text(write):
 
 
 @settings(max_examples=25)
+@example(words=["\ud800", "\x00"], title="\udfff")  # halves of pairs, which no file can hold
 @given(
     words=st.lists(st.text(st.characters(exclude_categories=()), max_size=5), min_size=2, max_size=5), title=st.text()
 )

@@ -1,0 +1,65 @@
+"""Nothing is timed before its outputs are right."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model
+from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
+from timing.systems import Batch, pad
+
+GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
+# Largest error of a reference vector, relative to 1 + its size, and largest relative distance of root vectors.
+TOLERANCES = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (2e-1, 5e-2), torch.float16: (3e-2, 1e-2)}
+
+
+def check_references(device: str, dtype: torch.dtype) -> int:
+    """Roots along the tree and of the chart against the authors' numbers; returns how many cases there are.
+
+    Raises:
+        ValueError: naming the first case that is wrong.
+    """
+    names = [case["name"] for case in json.loads((GOLDEN / "cases.json").read_text(encoding="utf-8"))["cases"]]
+    for name in names:
+        case = json.loads((GOLDEN / "cases" / f"{name}.json").read_text(encoding="utf-8"))
+        arrays = load_file(GOLDEN / case["arrays"])
+        config = convert_config(case["config"])
+        weights = convert_state_dict(load_file(GOLDEN / case["weights"]), config)
+        model = FastR2D2ForPreTraining.from_pretrained(None, config=config, state_dict=weights, dtype=torch.float32)
+        model = model.model.eval().to(device)
+        scores = model(
+            **_inputs(case, device), encoding="forced"
+        ).split_scores  # in float32, so that trees are the same
+        for encoding, expected in (("forced", "forced_root"), ("chart", "chart_root")):
+            if encoding == "chart" and dtype != torch.float32:
+                continue  # in half precision other candidates may win
+            ours = model.to(dtype)(**_inputs(case, device), split_scores=scores, encoding=encoding).pooler_output
+            error = (ours.double().cpu() - arrays[expected]).abs() / (1 + arrays[expected].abs())
+            if not error.max() < TOLERANCES[dtype][0]:
+                raise ValueError(f"golden case {name}, {encoding}: wrong by {error.max():.1e}; no times are given")
+    return len(names)
+
+
+def check_batching(model: FastR2D2Model, batch: Batch) -> None:
+    """The timed model gives sentences in a batch what it gives them one by one.
+
+    Raises:
+        ValueError: if it does not.
+    """
+    device = str(model.device)
+    together = model(**pad(batch, device), encoding="forced").pooler_output.float()
+    alone = torch.cat([model(**pad([ids], device), encoding="forced").pooler_output for ids in batch]).float()
+    distance = ((together - alone).norm(dim=1) / alone.norm(dim=1)).median().item()
+    if not distance < TOLERANCES[model.dtype][1]:
+        raise ValueError(f"root vectors depend on the batch, by {distance:.1e}; no times are given")
+
+
+def _inputs(case: dict, device: str) -> dict[str, torch.Tensor]:
+    inputs = {key: torch.tensor(case[key]) for key in ("input_ids", "attention_mask")}
+    if case["atom_spans"] is not None:
+        rows = [row or [] for row in case["atom_spans"]]
+        most = max(map(len, rows))
+        inputs["atom_spans"] = torch.tensor([row + [[-1, -1]] * (most - len(row)) for row in rows])
+    return {name: tensor.to(device) for name, tensor in inputs.items()}

@@ -1,0 +1,85 @@
+"""Seconds and bytes of functions that take turns in one process."""
+
+import contextlib
+import ctypes
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Time:
+    """Seconds: median, least and most of several rounds."""
+
+    median: float
+    least: float
+    most: float
+
+
+def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: str, progress=None) -> dict[str, Time]:
+    """Run each function once in every round, after one round that does not count.
+
+    Args:
+        progress: called with the name of a function before it runs.
+    """
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for number in range(rounds + 1):
+        for name, function in functions.items():
+            if progress:
+                progress(name)
+            seconds = _seconds(function, device)
+            if number:
+                times[name].append(seconds)
+    return {name: Time(statistics.median(values), min(values), max(values)) for name, values in times.items()}
+
+
+def peak_memory(function: Callable[[], object], device: str) -> int:
+    """Bytes that a run takes at most beyond what was taken before; on a CPU sampled, of the whole process."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        function()
+        return torch.cuda.max_memory_allocated() - before
+    _give_back()
+    before, peak, done = _resident(), [_resident()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            peak[0] = max(peak[0], _resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        function()
+    finally:
+        done.set()
+        watcher.join()
+    return peak[0] - before
+
+
+def _seconds(function: Callable[[], object], device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    function()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def _give_back() -> None:
+    """What the C library holds for later goes back to the system, where there is a way to ask for it."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

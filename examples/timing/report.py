@@ -1,0 +1,68 @@
+"""The table of a run: text, JSON, a plot."""
+
+import json
+from pathlib import Path
+
+from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
+from timing.clock import Time
+
+
+def table(rows: list[dict]) -> str:
+    """A row a system, a column a range: seconds with their spread, times the first system's, peak memory."""
+    ranges = list(dict.fromkeys(row["range"] for row in rows))
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    cells = {(row["system"], row["range"]): row for row in rows}
+    head = ["seconds (least to most)", *ranges]
+    body = [[name, *(_cell(cells.get((name, bounds))) for bounds in ranges)] for name in systems]
+    return as_markdown([head, *body])
+
+
+def _cell(row: dict | None) -> str:
+    if row is None:
+        return "–"
+    text = f"{row['seconds']:.2f} ({row['least']:.2f} to {row['most']:.2f})"
+    if row.get("times_bert"):
+        text += f", {row['times_bert']:.2f} x"
+    if row.get("times_products"):
+        text += f", {row['times_products']:.2f} x products"
+    if row.get("peak_bytes"):
+        text += f", {row['peak_bytes'] / 2**30:.2f} GiB"
+    return text
+
+
+def row_of(system: str, bounds: str, tokens: int, time: Time, **more) -> dict:
+    row = {"system": system, "range": bounds, "tokens": tokens, "seconds": time.median}
+    return row | {"least": time.least, "most": time.most, "tokens_per_second": tokens / time.median} | more
+
+
+def write(results: dict, folder: Path) -> None:
+    """``speed.json`` and ``speed.png``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "speed.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    plot(results, folder / "speed.png")
+
+
+def plot(results: dict, path: Path) -> None:
+    """Left, seconds by range; right, seconds of one sentence by its length."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.5), constrained_layout=True)
+    for system in dict.fromkeys(row["system"] for row in results["ranges"]):
+        rows = [row for row in results["ranges"] if row["system"] == system]
+        spread = [[row["seconds"] - row["least"] for row in rows], [row["most"] - row["seconds"] for row in rows]]
+        left.errorbar(
+            [row["range"] for row in rows], [row["seconds"] for row in rows], spread, marker="o", label=system
+        )
+    left.set(yscale="log", xlabel="tokens of a sentence", ylabel="seconds", title=results["title"])
+    left.legend(fontsize="small")
+    for shape in dict.fromkeys(row["shape"] for row in results["lengths"]):
+        rows = [row for row in results["lengths"] if row["shape"] == shape]
+        right.plot([row["tokens"] for row in rows], [row["seconds"] for row in rows], marker="o", label=shape)
+    right.set(xscale="log", yscale="log", xlabel="tokens", ylabel="seconds", title="one sentence, along its tree")
+    if results["lengths"]:
+        right.legend(fontsize="small")
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

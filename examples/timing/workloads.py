@@ -1,0 +1,61 @@
+"""Sentences of given lengths from a corpus, and how they are batched."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from tokenization_fast_r2d2 import encode_sentences
+
+RANGES = ((2, 50), (50, 100), (100, 200), (200, 500))  # tokens; the upper end is not in the range
+
+
+def sentences_by_range(
+    lines: Iterable[str], tokenizer: PreTrainedTokenizerBase, count: int, ranges=RANGES, seed: int = 0
+) -> dict[tuple[int, int], list[list[int]]]:
+    """So many sentences of each range, as token ids; long ones are neighbouring lines joined.
+
+    Raises:
+        ValueError: if the corpus is too small.
+    """
+    texts = [line for line in lines if line]
+    ids = encode_sentences(tokenizer, texts)["input_ids"]
+    found = {bounds: _of_lengths(ids, *bounds) for bounds in ranges}
+    for bounds, sentences in found.items():
+        if len(sentences) < count:
+            raise ValueError(
+                f"the corpus has {len(sentences)} sentences of {bounds[0]} to {bounds[1] - 1} tokens, neighbours "
+                f"joined; {count} are wanted: give a larger one or a smaller --sentences"
+            )
+    generator = random.Random(seed)
+    return {bounds: generator.sample(sentences, count) for bounds, sentences in found.items()}
+
+
+def _of_lengths(ids: Sequence[list[int]], low: int, high: int) -> list[list[int]]:
+    """Lines are joined until they are long enough; what is then too long is left out."""
+    sentences, joined = [], []
+    for line in ids:
+        joined = joined + line
+        if len(joined) >= low:
+            if len(joined) < high:
+                sentences.append(joined)
+            joined = []
+    return sentences
+
+
+def batches_of(sentences: Sequence[list[int]], size: int) -> Iterator[list[list[int]]]:
+    """So many sentences at a time, in their order: as the paper's Table 5."""
+    for start in range(0, len(sentences), size):
+        yield list(sentences[start : start + size])
+
+
+def batches_by_tokens(sentences: Sequence[list[int]], tokens: int) -> Iterator[list[list[int]]]:
+    """Sentences of like length, so many that they and their padding have at most so many tokens."""
+    batch: list[list[int]] = []
+    for sentence in sorted(sentences, key=len):
+        if batch and (len(batch) + 1) * len(sentence) > tokens:
+            yield batch
+            batch = []
+        batch.append(sentence)
+    if batch:
+        yield batch
