@@ -87,3 +87,6 @@ def test_gold_trees_are_taken_by_half_and_have_two_words(tmp_path):
     assert len(read_gold_trees(str(trees), half="even")) == 2
     with pytest.raises(ValueError, match="no tree of two or more words"):
         read_gold_trees(str(trees), half="odd")
+    trees.rename(tmp_path / "wsj_2200.mrg")
+    (tmp_path / "wsj_2300.mrg").write_text("(S (A test) (B text))")
+    assert len(read_gold_trees(str(tmp_path), "validation")) == 2
