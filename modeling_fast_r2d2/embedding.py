@@ -9,7 +9,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerBase
 
-from .words import encode_sentences, pad_spans
+from .words import batches_by_length, encode_sentences, pad_spans
 
 
 class Constituent(NamedTuple):
@@ -28,30 +28,32 @@ class TextEncoder:
     def encode(
         self,
         sentences: str | list[str],
-        batch_size: int = 32,
+        batch_size: int | None = 32,
         show_progress_bar: bool = False,
         normalize_embeddings: bool = False,
         tokenizer: PreTrainedTokenizerBase | None = None,
+        batch_tokens: int | None = None,
     ) -> np.ndarray:
         """Root vectors of texts, as sentence encoders give them, by ``config.encoding``.
 
         Args:
             sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``.
-            batch_size: sentences encoded at once, those of like length together.
+            batch_size: sentences encoded at once, those of like length together; None sets no limit.
             show_progress_bar: on standard error.
             normalize_embeddings: to length 1, so that products are cosines.
             tokenizer: by default the one that lies beside the model's weights.
+            batch_tokens: tokens encoded at once, padding included. With ``batch_size=None`` the better limit on a GPU,
+                whose levels stay large for short sentences, too.
 
         Returns:
             ``(sentences, hidden_size)`` float32, or ``(hidden_size,)`` for one text.
 
         Raises:
-            ValueError: for a ``batch_size`` below 1, and without a tokenizer.
+            ValueError: for a limit below 1, and without a tokenizer.
         """
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be >= 1, got {batch_size}")
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        vectors = embed_sentences(self, tokenizer or self._own_tokenizer(), texts, batch_size, show_progress_bar)
+        limits = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        vectors = embed_sentences(self, tokenizer or self._own_tokenizer(), texts, limits, show_progress_bar)
         if normalize_embeddings:
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
         return vectors[0] if isinstance(sentences, str) else vectors
@@ -88,17 +90,18 @@ def evaluation(model) -> Iterator[None]:
 
 
 def embed_sentences(
-    model, tokenizer: PreTrainedTokenizerBase, sentences: list[str], batch_size: int, show_progress_bar: bool
+    model, tokenizer: PreTrainedTokenizerBase, sentences: list[str], limits: dict[str, int | None], show_progress: bool
 ) -> np.ndarray:
-    """``(sentences, hidden_size)`` float32 root vectors, in the order of the sentences; like lengths go together."""
+    """``(sentences, hidden_size)`` float32 root vectors, in the order of the sentences; ``limits`` are those of
+    `batches_by_length`."""
     encoded = encode_sentences(tokenizer, sentences)
-    order = sorted(range(len(sentences)), key=lambda row: -len(encoded["input_ids"][row]))
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
-    for start in tqdm(range(0, len(order), batch_size), "encoding", unit=" batches", disable=not show_progress_bar):
-        rows = order[start : start + batch_size]
-        batch = _padded(tokenizer, encoded, rows, model.device)
-        with evaluation(model):
-            vectors[rows] = model(**batch).pooler_output.float().cpu().numpy()
+    with tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar:
+        for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], **limits):
+            batch = _padded(tokenizer, encoded, rows, model.device)
+            with evaluation(model):
+                vectors[rows] = model(**batch).pooler_output.float().cpu().numpy()
+            bar.update(len(rows))
     return vectors
 
 

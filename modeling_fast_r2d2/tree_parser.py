@@ -1,6 +1,6 @@
 """Sentences to trees: the one way from texts to `BinaryTree`s that scripts, the command line and adaptors share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from .embedding import evaluation
 from .modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from .trees import BinaryTree
-from .words import encode_sentences, pad_spans
+from .words import batches_by_length, encode_sentences, pad_spans
 
 # How each method asks the model for its trees; None asks the parser alone, without encoding anything.
 METHODS: dict[str, dict[str, str] | None] = {
@@ -91,20 +91,10 @@ class TreeParser:
         """
         encoded = encode_sentences(self.tokenizer, sentences, is_split_into_words=is_split_into_words)
         results: list[ParsedSentence | None] = [None] * len(sentences)
-        for rows in self._batches([len(ids) for ids in encoded["input_ids"]]):
+        for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], batch_tokens=self.batch_tokens):
             for row, *output in zip(rows, *self._run(encoded, rows), strict=True):
                 results[row] = self._result(encoded, row, *output)
         return results
-
-    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-            if batch and (len(batch) + 1) * lengths[row] > self.batch_tokens:
-                yield batch
-                batch = []
-            batch.append(row)
-        if batch:
-            yield batch
 
     def _run(self, encoded: dict[str, list], rows: list[int]) -> tuple[np.ndarray, np.ndarray, Sequence]:
         """Spans, split scores and vectors of some sentences."""

@@ -4,7 +4,7 @@ Part of `tokenization_fast_r2d2`; it lies here because what travels with a check
 it where neither package is installed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -81,6 +81,32 @@ def encode_sentences(
     return rows | {"atom_spans": [word_spans(word_ids) for word_ids in rows["word_ids"]]}
 
 
+def batches_by_length(
+    lengths: Sequence[int], batch_size: int | None = None, batch_tokens: int | None = None
+) -> Iterator[list[int]]:
+    """Rows in batches of like length, short ones first.
+
+    Args:
+        batch_size: most rows of a batch.
+        batch_tokens: most tokens of a batch, padding included; a row longer than that is a batch of its own.
+
+    Raises:
+        ValueError: for a limit below 1.
+    """
+    for name, limit in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
+        if limit is not None and limit < 1:
+            raise ValueError(f"{name} must be >= 1, got {limit}")
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        is_full = len(batch) == batch_size or (batch_tokens and (len(batch) + 1) * lengths[row] > batch_tokens)
+        if batch and is_full:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
 def pad_spans(spans: list[list[tuple[int, int]]]) -> Tensor:
     """Lists of inclusive spans to ``(batch, max_spans, 2)`` long, padded with -1."""
     padded = torch.full((len(spans), max(map(len, spans)), 2), -1)
@@ -110,4 +136,4 @@ def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> Non
         )
 
 
-__all__ = ["encode_sentences", "pad_spans", "word_spans"]
+__all__ = ["batches_by_length", "encode_sentences", "pad_spans", "word_spans"]

@@ -28,9 +28,9 @@ def alone(model, tokenizer, text: str):
         return model(torch.tensor(encoded["input_ids"]), atom_spans=spans), encoded
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 32])
-def test_vectors_are_root_vectors_in_the_order_of_the_texts(model, tokenizer, batch_size):
-    vectors = model.encode(TEXTS, batch_size=batch_size)
+@pytest.mark.parametrize("limits", [{"batch_size": 1}, {"batch_size": 2}, {}, {"batch_size": None, "batch_tokens": 12}])
+def test_vectors_are_root_vectors_in_the_order_of_the_texts(model, tokenizer, limits):
+    vectors = model.encode(TEXTS, **limits)
     assert vectors.shape == (5, model.config.hidden_size) and vectors.dtype == np.float32
     for vector, text in zip(vectors, TEXTS, strict=True):
         np.testing.assert_allclose(vector, alone(model, tokenizer, text)[0].pooler_output[0], atol=1e-5)

@@ -1,0 +1,104 @@
+"""The speed table: what it times, and that it times nothing that is wrong."""
+
+import json
+import shutil
+
+import pytest
+import speed
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
+from timing import check, clock
+from timing.limits import Products, charts_of, rows_of
+from timing.report import plot, table
+from timing.systems import NAMES, make_systems, pad
+from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
+
+LINES = ["the old man bought a new car last year and drove it to the river", "a cat sat", "it rained all day"] * 40
+
+
+def test_sentences_have_the_lengths_of_their_range():
+    tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
+    ranges = ((2, 10), (20, 40), (60, 90))
+    found = sentences_by_range(LINES, tokenizer, 5, ranges)
+    assert list(found) == list(ranges)
+    assert all(low <= len(ids) < high for (low, high), rows in found.items() for ids in rows)
+    assert found == sentences_by_range(LINES, tokenizer, 5, ranges)
+    with pytest.raises(ValueError, match="sentences of 500 to 599 tokens, neighbours joined; 5 are wanted"):
+        sentences_by_range(LINES, tokenizer, 5, ((500, 600),))
+
+
+@given(lengths=st.lists(st.integers(1, 30), max_size=30), size=st.integers(1, 9), tokens=st.integers(1, 60))
+def test_batches_hold_every_sentence_once(lengths, size, tokens):
+    sentences = [[number] * length for number, length in enumerate(lengths)]
+    by_size, by_tokens = list(batches_of(sentences, size)), list(batches_by_tokens(sentences, tokens))
+    for batches in (by_size, by_tokens):
+        assert sorted(ids for batch in batches for ids in batch) == sorted(sentences)
+    assert all(len(batch) <= size for batch in by_size)
+    assert all(len(batch) == 1 or len(batch) * max(map(len, batch)) <= tokens for batch in by_tokens)
+
+
+def test_every_system_encodes_the_batch(tiny_config):
+    batch = [[5, 6, 7, 8], [9, 10], [11, 12, 13]]
+    for system in make_systems(list(NAMES), tiny_config, "cpu", torch.float32):
+        assert len(system.run(pad(batch, "cpu"))) == 3 and system.sorts == system.name.endswith("sorted")
+
+
+def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
+    model = FastR2D2Model(tiny_config).eval()
+    batches = [[list(range(20, 29)), [30, 31]], [[40, 41, 42]]]
+    for encoding, tasks in (("forced", 1), ("chart", 2)):
+        rows = []
+        inside = model.composition.stack.layers[-1].output
+        handle = inside.register_forward_hook(lambda _, inputs, __, rows=rows: rows.append(inputs[0][..., 0].numel()))
+        for batch in batches:
+            model(**pad(batch, "cpu"), encoding=encoding)
+        handle.remove()
+        assert rows == rows_of(charts_of(model, batches, encoding), tasks)
+    products = Products(tiny_config, "cpu", torch.float32)
+    size, inner = tiny_config.hidden_size, tiny_config.intermediate_size
+    assert products.operations([3, 4]) == 2 * 7 * tiny_config.num_hidden_layers * (4 * size * size + 2 * size * inner)
+
+
+def test_systems_take_turns_and_the_first_round_does_not_count():
+    calls = []
+    times = clock.take_turns({name: lambda name=name: calls.append(name) for name in "ab"}, 3, "cpu")
+    assert calls == list("ab") * 4 and all(0 <= time.least <= time.median <= time.most for time in times.values())
+
+
+def test_peak_memory_sees_what_a_run_takes():
+    assert clock.peak_memory(lambda: torch.ones(2**26).sum(), "cpu") > 200_000_000  # of 268 MB
+    assert clock.peak_memory(lambda: None, "cpu") < 50_000_000
+
+
+def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeypatch):
+    assert check.check_references("cpu", torch.float32) == 22
+    shutil.copytree(check.GOLDEN, tmp_path / "golden")
+    arrays = tmp_path / "golden" / "cases" / "len10_batch4.safetensors"
+    tensors = load_file(arrays)
+    tensors["forced_root"][2, 3] += 0.01
+    save_file(tensors, arrays)
+    monkeypatch.setattr(check, "GOLDEN", tmp_path / "golden")
+    monkeypatch.setattr(speed, "make_systems", lambda *_: pytest.fail("systems were made"))
+    with pytest.raises(ValueError, match="golden case len10_batch4, forced: wrong by .*; no times are given"):
+        speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
+
+
+def test_the_table_and_its_files(tmp_path, capsys):
+    (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
+    options = "--size tiny --device cpu --sentences 3 --ranges 0 --rounds 1 --lengths 16 32 64 --memory".split()
+    speed.main(["--corpus", str(tmp_path / "corpus.txt"), "--output", str(tmp_path / "out"), *options])
+    out = capsys.readouterr().out
+    assert "22 reference cases are right" in out and "| Fast-R2D2* encoder |" in out and "x products" in out
+    results = json.loads((tmp_path / "out" / "speed.json").read_text())
+    rows = {row["system"]: row for row in results["ranges"]}
+    assert set(rows) == {*NAMES, "products of Fast-R2D2", "products of Fast-R2D2*"}
+    assert rows["BERT-12L"]["times_bert"] == 1 and rows["Fast-R2D2"]["times_products"] > 0
+    assert {row["shape"] for row in results["lengths"]} == {"balanced", "random", "chain"}
+    assert (tmp_path / "out" / "speed.png").read_bytes().startswith(b"\x89PNG")
+    assert table(results["ranges"]).count("\n") == 10 and "grows as n^" in out
+    plot(results, tmp_path / "again.png")
