@@ -22,7 +22,7 @@ from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, bundled_checkpoint
 from pretraining.options import SIZES
 from timing.check import check_batching, check_references
 from timing.clock import peak_memory, take_turns
-from timing.limits import Products, charts_of, copy_bandwidth, rows_of
+from timing.limits import Products, charts_of, compositions_of, copy_bandwidth
 from timing.report import row_of, table, write
 from timing.systems import NAMES, Batch, System, make_systems, pad
 from timing.workloads import RANGES, batches_by_tokens, batches_of, sentences_by_range
@@ -100,8 +100,8 @@ def _time_range(options, name: str, sentences: Batch, systems: list[System], mod
     bounds = {}
     for system, encoding, tasks in (("Fast-R2D2*", "forced", 1), ("Fast-R2D2", "chart", 2)):
         if system in functions:
-            bounds[f"products of {system}"] = rows_of(charts_of(model, batches[False], encoding), tasks)
-    functions |= {name: products.of_rows(rows) for name, rows in bounds.items()}
+            bounds[f"products of {system}"] = compositions_of(charts_of(model, batches[False], encoding)), tasks
+    functions |= {name: products.of_levels(*levels) for name, levels in bounds.items()}
     with tqdm(total=len(functions) * (options.rounds + 1), desc=f"{name} tokens", leave=False) as bar:
         times = take_turns(functions, options.rounds, options.device, lambda _: bar.update())
     tokens, rows = sum(map(len, sentences)), []
@@ -112,7 +112,7 @@ def _time_range(options, name: str, sentences: Batch, systems: list[System], mod
         if f"products of {system}" in times:
             more["times_products"] = time.median / times[f"products of {system}"].median
         if system in bounds:
-            more["operations_per_second"] = products.operations(bounds[system]) / time.median
+            more["operations_per_second"] = products.operations(*bounds[system]) / time.median
         if options.memory:
             more["peak_bytes"] = peak_memory(functions[system], options.device)
         rows.append(row_of(system, name, tokens, time, **more))

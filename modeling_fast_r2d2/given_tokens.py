@@ -1,11 +1,10 @@
 """Trees over tokens as they are given, none of which is changed, split or lost."""
 
-from collections.abc import Iterable, Sequence
-
-from transformers import PreTrainedTokenizerBase
+from collections.abc import Sequence
 
 from .tree_parser import TreeParser
 from .trees import BinaryTree
+from .words import tokens_with_pieces
 
 
 def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list[BinaryTree]:
@@ -47,19 +46,10 @@ def with_unseen(tree: BinaryTree, seen: Sequence[int], num_tokens: int) -> Binar
     return BinaryTree(tuple(spans[k] for k in range(num_tokens - 1)))
 
 
-def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
-    """Those of the sentences' tokens that the tokenizer does not drop and that are not blank."""
-    tokens = list({token for sentence in sentences for token in sentence})
-    if not tokens:
-        return set()
-    encoded = tokenizer(tokens, is_split_into_words=True, add_special_tokens=False, verbose=False)
-    return {tokens[word] for word in encoded.word_ids() if tokens[word].strip()}
-
-
 def check_takes_tokens(parser: TreeParser) -> None:
     """Raise ValueError for a parser of word pieces."""
     if parser.pieces:
         raise ValueError("trees over tokens need a TreeParser with pieces=False, got pieces=True")
 
 
-__all__ = ["check_takes_tokens", "parse_tokens", "tokens_with_pieces", "with_unseen"]
+__all__ = ["check_takes_tokens", "parse_tokens", "with_unseen"]

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from .embedding import evaluation
 from .modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from .trees import BinaryTree
-from .words import batches_by_length, encode_sentences, pad_spans
+from .words import batches_by_length, encode_sentences, pad_spans, show_all_words
 
 # How each method asks the model for its trees; None asks the parser alone, without encoding anything.
 METHODS: dict[str, dict[str, str] | None] = {
@@ -87,9 +87,13 @@ class TreeParser:
         """Trees in the order of the sentences; like lengths are parsed together.
 
         Args:
-            sentences: texts, or lists of words if ``is_split_into_words``. One without text is one ``[UNK]``.
+            sentences: texts, or lists of words if ``is_split_into_words``. One without text is one ``[UNK]``. Given
+                words that the tokenizer would drop are shown to the model as unknown, so that each is a leaf.
         """
-        encoded = encode_sentences(self.tokenizer, sentences, is_split_into_words=is_split_into_words)
+        shown = show_all_words(self.tokenizer, sentences) if is_split_into_words else sentences
+        encoded = encode_sentences(self.tokenizer, shown, is_split_into_words=is_split_into_words)
+        if is_split_into_words:
+            encoded["words"] = [list(words) or [self.tokenizer.unk_token] for words in sentences]
         results: list[ParsedSentence | None] = [None] * len(sentences)
         for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], batch_tokens=self.batch_tokens):
             for row, *output in zip(rows, *self._run(encoded, rows), strict=True):

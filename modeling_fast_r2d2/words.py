@@ -81,6 +81,21 @@ def encode_sentences(
     return rows | {"atom_spans": [word_spans(word_ids) for word_ids in rows["word_ids"]]}
 
 
+def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
+    """Those of the sentences' tokens that the tokenizer does not drop and that are not blank."""
+    tokens = list({token for sentence in sentences for token in sentence})
+    if not tokens:
+        return set()
+    encoded = tokenizer(tokens, is_split_into_words=True, add_special_tokens=False, verbose=False)
+    return {tokens[word] for word in encoded.word_ids() if tokens[word].strip()}
+
+
+def show_all_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Words as a model is shown them: what the tokenizer would drop is unknown, so that every word has a piece."""
+    known, unknown = tokens_with_pieces(tokenizer, sentences), tokenizer.unk_token
+    return [[word if word in known else unknown for word in sentence] or [unknown] for sentence in sentences]
+
+
 def batches_by_length(
     lengths: Sequence[int], batch_size: int | None = None, batch_tokens: int | None = None
 ) -> Iterator[list[int]]:

@@ -65,8 +65,13 @@ def read_lines(paths: str | Path | Iterable[str | Path]) -> Iterator[str]:
     for path in [paths] if isinstance(paths, str | Path) else paths:
         opener = gzip.open if str(path).endswith(".gz") else open
         with opener(path, "rb") as file:
-            for number, line in enumerate(_lines(file, path), start=1):
-                yield _decode(line, path, number)
+            yield from decoded(file, path)
+
+
+def decoded(file: BinaryIO, path: str | Path) -> Iterator[str]:
+    """Lines of a binary file; ``path`` is its name in messages."""
+    for number, line in enumerate(_lines(file, path), start=1):
+        yield _decode(line, path, number)
 
 
 def _lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
@@ -78,7 +83,7 @@ def _lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
 
 def _decode(line: bytes, path: str | Path, number: int) -> str:
     try:
-        return line.decode("utf-8").rstrip("\r\n")
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with iconv"

@@ -19,21 +19,26 @@ class Products:
         self.shapes = ((size, 3 * size), (size, size), (size, inner), (inner, size))
         self.weights = [torch.randn(shape, device=device, dtype=dtype) for shape in self.shapes]
 
-    def of_rows(self, rows: list[int]) -> Callable[[], None]:
-        """A function that does them for compositions of so many rows (tokens of a composition) at once."""
-        most = max(rows)
+    def of_levels(self, compositions: list[int], num_tasks: int) -> Callable[[], None]:
+        """A function that does them for so many compositions at once, level by level. Task tokens are projected once in
+        the first layer, where they are the same in all compositions."""
+        most = (num_tasks + 2) * max(compositions)
         inputs = [torch.randn(most, shape[0], device=self.device, dtype=self.dtype) for shape in self.shapes]
 
         def run() -> None:
-            for count in rows:
-                for _ in range(self.layers):
-                    for vectors, weight in zip(inputs, self.weights, strict=True):
-                        torch.mm(vectors[:count], weight)
+            for count in compositions:
+                for layer in range(self.layers):
+                    rows = [(num_tasks + 2) * count] * len(inputs)
+                    rows[0] = 2 * count + num_tasks if layer == 0 else rows[0]
+                    for size, vectors, weight in zip(rows, inputs, self.weights, strict=True):
+                        torch.mm(vectors[:size], weight)
 
         return run
 
-    def operations(self, rows: list[int]) -> int:
-        return 2 * sum(rows) * self.layers * sum(a * b for a, b in self.shapes)
+    def operations(self, compositions: list[int], num_tasks: int) -> int:
+        whole = self.layers * (num_tasks + 2) * sum(compositions) * sum(a * b for a, b in self.shapes)
+        spared = num_tasks * (sum(compositions) - len(compositions)) * self.shapes[0][0] * self.shapes[0][1]
+        return 2 * (whole - spared)
 
 
 def charts_of(model: FastR2D2Model, batches: list[Batch], encoding: str) -> list[Chart]:
@@ -49,9 +54,9 @@ def charts_of(model: FastR2D2Model, batches: list[Batch], encoding: str) -> list
     return charts
 
 
-def rows_of(charts: list[Chart], num_tasks: int) -> list[int]:
-    """Rows of every level's composition: a task token or two, left and right, of each candidate."""
-    return [(num_tasks + 2) * level.left.numel() for chart in charts for level in chart.levels]
+def compositions_of(charts: list[Chart]) -> list[int]:
+    """Compositions of every level: all candidates of its cells."""
+    return [level.left.numel() for chart in charts for level in chart.levels]
 
 
 def copy_bandwidth(device: str, megabytes: int = 256) -> float:

@@ -10,7 +10,8 @@ COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": c
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. Bad input ends with one line on standard error and exit code 2."""
+    """Run a command. Bad input, and a file that cannot be read or written, end with one line on standard error and exit
+    code 2."""
     parser = argparse.ArgumentParser(prog="fast-r2d2", description="Trees from raw text, and what they are worth.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, module in COMMANDS.items():
@@ -23,8 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         options.run(options)
-    except (ValueError, FileNotFoundError) as error:
-        print(f"fast-r2d2 {options.command}: error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
     except BrokenPipeError:  # the reader, such as head, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        print(f"fast-r2d2 {options.command}: error: {lines[0]}", file=sys.stderr)
+        raise SystemExit(2) from error

@@ -8,13 +8,22 @@ Gold trees may span several lines; predicted trees are one a line, over words or
 """
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from tqdm import tqdm
 from transformers.utils import logging
 
 from .. import bundled_checkpoint
-from ..grammar_induction import LabelledTree, Preprocessing, read_predicted_trees, read_treebank, score_trees
+from ..files import write_text
+from ..grammar_induction import (
+    LabelledTree,
+    Preprocessing,
+    align,
+    read_predicted_trees,
+    read_treebank,
+    score_trees,
+)
 from ..grammar_induction.alignment import GRANULARITIES
 from ..grammar_induction.comparison import Result, as_markdown, as_text, lengths, overview, write_results
 from ..grammar_induction.systems import BASELINES, baseline_trees, best_binary_trees, model_trees, over_pieces
@@ -62,20 +71,24 @@ def read_gold(options: argparse.Namespace) -> list[LabelledTree]:
 
 def run(options: argparse.Namespace) -> None:
     logging.disable_progress_bar()
+    if options.seeds < 1:
+        raise ValueError(f"--seeds must be >= 1, got {options.seeds}")
+    if options.output:
+        (options.output / "trees").mkdir(parents=True, exist_ok=True)
     gold = read_gold(options)
-    predictions = {path.name: [read_predicted_trees(path)] for path in options.predicted}
     systems = options.systems
     if systems is None:
-        systems = [] if predictions else [name for name in SYSTEMS if name != "heuristic"]
-    predictions |= {name: system_trees(name, gold, options) for name in systems}
+        systems = [] if options.predicted else [name for name in SYSTEMS if name != "heuristic"]
+    predictions = [(name, [read_predicted(path, gold)]) for name, path in _names(options.predicted, systems).items()]
+    predictions += [(name, system_trees(name, gold, options)) for name in systems]
     results = [
         Result(name, [score_trees(trees, gold, options.granularity, options.max_length) for trees in runs])
-        for name, runs in predictions.items()
+        for name, runs in predictions
     ]
     show = as_markdown if options.markdown else as_text
     print(f"{show(overview(results))}\n\n{show(lengths(results))}")
     if options.output:
-        settings = {name: str(value) for name, value in vars(options).items() if name != "run"}
+        settings = {name: _plain(value) for name, value in vars(options).items() if name != "run"}
         write_results(results, options.output, settings)
         _write_trees(predictions, options.output / "trees")
 
@@ -99,10 +112,39 @@ def _trees_by(checkpoint: str, method: str, gold: list[LabelledTree], options) -
         return model_trees(parser, gold, progress=bar.update)
 
 
-def _write_trees(predictions: dict[str, list[list[LabelledTree]]], folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for name, runs in predictions.items():
+def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:
+    """Trees of a file; whether brackets begin with labels is told by the gold words, where the file leaves it open."""
+    trees = read_predicted_trees(path)
+    try:
+        align(trees, gold)
+    except ValueError as error:
+        for has_labels in (True, False):
+            with contextlib.suppress(ValueError):
+                align(again := read_predicted_trees(path, has_labels), gold)
+                return again
+        raise error
+    return trees
+
+
+def _names(paths: list[Path], systems: list[str]) -> dict[str, Path]:
+    """Files by their names, or by their paths where another file or system has the name."""
+    names = [path.name for path in paths] + systems
+    return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
+
+
+def _plain(value):
+    """As JSON can hold it."""
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write_trees(predictions: list[tuple[str, list[list[LabelledTree]]]], folder: Path) -> None:
+    """A file for every run, in place of those of earlier calls."""
+    for leftover in folder.glob("*.txt"):
+        leftover.unlink()
+    for name, runs in predictions:
         for number, trees in enumerate(runs):
             suffix = f"-{number}" if len(runs) > 1 else ""
-            lines = "".join(tree.brackets() + "\n" for tree in trees)
-            (folder / f"{Path(name).stem}{suffix}.txt").write_text(lines, encoding="utf-8")
+            file = f"{name.removesuffix('.gz').removesuffix('.txt')}{suffix}.txt".replace("/", "_")
+            write_text(folder / file, "".join(tree.brackets() + "\n" for tree in trees))

@@ -20,7 +20,7 @@ import torch
 from tqdm import tqdm
 from transformers.utils import logging
 
-from tokenization_fast_r2d2 import read_sentences
+from tokenization_fast_r2d2.corpora import decoded, read_sentences
 
 from .. import bundled_checkpoint
 from ..pictures import draw_tree
@@ -35,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("sentences", nargs="*", help="sentences; - reads standard input, a sentence a line")
     add("--file", type=Path, nargs="+", help="text files, plain or .gz, a sentence a line; with --output also .parquet")
     add_model_arguments(parser)
+    add("--words", action="store_true", help="lines are words already, with blanks between them, as a treebank's: each "
+        "is a leaf, whatever the tokenizer would make of it")  # fmt: skip
     add("--pieces", action="store_true", help="trees over word pieces, not words")
     add("--format", choices=list(FORMATS), help="brackets, JSON, SVG: a line a sentence; pretty: drawn. By default "
         "pretty in a terminal, else brackets")  # fmt: skip
@@ -59,15 +61,25 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if bool(options.file) == bool(options.sentences):
         raise ValueError("give sentences, or --file; - reads standard input")
+    if options.output and not options.file:
+        raise ValueError("--output takes the texts of --file")
+    if options.vectors and not options.output:
+        raise ValueError("--vectors are stored with --output alone")
+    if options.shard_lines < 1:
+        raise ValueError(f"--shard_lines must be >= 1, got {options.shard_lines}")
     for path in options.file or []:
         if not path.is_file():
             raise ValueError(f"--file {path} is not there")
+        if path.suffix == ".parquet" and not options.output:
+            raise ValueError(f"--file {path}: Parquet is read with --output alone")
     logging.disable_progress_bar()
     options.format = options.format or ("pretty" if sys.stdout.isatty() and not options.output else "brackets")
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8")
     if options.output:
-        parse_in_shards(options, load_parser, FORMATS[options.format])
+        parse_in_shards(options, load_parser, parse_lines, FORMATS[options.format])
     else:
-        stream(load_parser(options), lines_to_parse(options), FORMATS[options.format])
+        stream(load_parser(options), lines_to_parse(options), FORMATS[options.format], options.words)
 
 
 def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeParser:
@@ -86,20 +98,28 @@ def lines_to_parse(options: argparse.Namespace) -> Iterator[str]:
     if options.file:
         return read_sentences(options.file)
     if options.sentences == ["-"]:
-        return (line.strip() for line in sys.stdin)
+        return (line.strip() for line in decoded(sys.stdin.buffer, "standard input"))
     return iter(options.sentences)
 
 
-def stream(parser: TreeParser, lines: Iterable[str], write: Callable[[ParsedSentence], str]) -> None:
+def stream(parser: TreeParser, lines: Iterable[str], write: Callable[[ParsedSentence], str], are_words: bool) -> None:
     start, count = time.perf_counter(), 0
     with tqdm(unit=" sentences", delay=2, file=sys.stderr) as bar:
         for chunk in chunks(lines):
-            sys.stdout.write("".join(write(parsed) + "\n" for parsed in parser(chunk)))
+            sys.stdout.write("".join(write(parsed) + "\n" for parsed in parse_lines(parser, chunk, are_words)))
             sys.stdout.flush()
             count += len(chunk)
             bar.update(len(chunk))
     seconds = time.perf_counter() - start
     print(f"{count} sentences in {seconds:.2f} s, {count / seconds:.0f} sentences/s", file=sys.stderr)
+
+
+def parse_lines(parser: TreeParser, lines: list[str], are_words: bool) -> list[ParsedSentence]:
+    """Trees of lines of text, or of words with blanks between them, of which a blank line has none."""
+    if not are_words:
+        return parser(lines)
+    unknown = parser.tokenizer.unk_token
+    return parser([line.split() or [unknown] for line in lines], is_split_into_words=True)
 
 
 def chunks(lines: Iterable[str]) -> Iterator[list[str]]:

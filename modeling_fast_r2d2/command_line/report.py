@@ -12,11 +12,10 @@ from pathlib import Path
 from transformers.utils import logging
 
 from .. import bundled_checkpoint
-from ..grammar_induction import read_predicted_trees
 from ..grammar_induction.metrics import score_trees
 from ..pictures import write_report
 from ..tree_parser import METHODS
-from .evaluate import add_comparison_arguments, add_gold_arguments, read_gold, system_trees
+from .evaluate import add_comparison_arguments, add_gold_arguments, read_gold, read_predicted, system_trees
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
     logging.disable_progress_bar()
     gold = read_gold(options)
     if options.predicted:
-        predicted, name = read_predicted_trees(options.predicted), options.predicted.name
+        predicted, name = read_predicted(options.predicted, gold), options.predicted.name
     else:
         name = f"{Path(options.checkpoint).name}, {options.method}"
         options.checkpoint = [options.checkpoint]

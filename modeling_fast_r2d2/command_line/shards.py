@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -15,20 +16,22 @@ from tqdm import tqdm
 
 from tokenization_fast_r2d2 import read_sentences
 
+from ..files import write_aside, write_text
 from ..tree_parser import ParsedSentence, TreeParser
 
 LINES_IN_A_SHARD = 100_000
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "svg": "svg", "pretty": "txt"}
 # What decides the output; a folder holds the shards of one such choice.
 SETTINGS = (
-    "checkpoint", "method", "no_span_constraints", "batch_tokens", "pieces", "format", "shard_lines", "text_column",
-    "vectors",
+    "checkpoint", "method", "words", "no_span_constraints", "batch_tokens", "pieces", "format", "shard_lines",
+    "text_column", "vectors",
 )  # fmt: skip
 
 
 def parse_in_shards(
     options: argparse.Namespace,
     load_parser: Callable[[argparse.Namespace, str], TreeParser],
+    parse_lines: Callable[[TreeParser, list[str], bool], list[ParsedSentence]],
     write: Callable[[ParsedSentence], str],
 ) -> None:
     """Write ``000000.txt`` and so on into the folder ``options.output``, as many lines as the inputs have.
@@ -54,10 +57,9 @@ def parse_in_shards(
                 skipped += 1
                 continue
             parser = parser or load_parser(options, str(state.device))
-            _write_shard(parser, lines, target, write, options.vectors)
+            _write_shard(parse_lines(parser, lines, options.words), target, write, options.vectors)
             done += 1
             bar.update(len(lines))
-    state.wait_for_everyone()
     print(f"process {state.process_index}: {done} shards written, {skipped} were there", file=sys.stderr)
 
 
@@ -71,14 +73,25 @@ def read_texts(paths: Iterable[Path], column: str) -> Iterator[str]:
         if path.suffix != ".parquet":
             yield from read_sentences(path)
             continue
-        from pyarrow import parquet
+        yield from _read_parquet(path, column)
 
+
+def _read_parquet(path: Path, column: str) -> Iterator[str]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
         file = parquet.ParquetFile(path)
-        if column not in file.schema_arrow.names:
-            names = ", ".join(file.schema_arrow.names)
-            raise ValueError(f"{path} has no column {column!r}; --text_column must be one of {names}")
-        for batch in file.iter_batches(columns=[column]):
-            yield from (" ".join((text or "").split()) for text in batch.column(0).to_pylist())
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path} is no whole Parquet file ({error})") from error
+    types = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
+    if types.get(column) not in ("string", "large_string"):
+        raise ValueError(
+            f"{path} has no column {column!r} of text; --text_column must be one of "
+            f"{', '.join(name for name, kind in types.items() if kind.endswith('string'))}"
+        )
+    for batch in file.iter_batches(columns=[column]):
+        yield from (" ".join((text or "").split()) for text in batch.column(0).to_pylist())
 
 
 def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
@@ -86,43 +99,37 @@ def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
         yield block
 
 
-def _write_shard(parser: TreeParser, lines: list[str], target: Path, write, with_vectors: bool) -> None:
-    parsed = parser(lines)
-    for leftover in target.parent.glob(f".{target.stem}.*"):  # of a process that was killed
-        leftover.unlink()
+def _write_shard(sentences: list[ParsedSentence], target: Path, write, with_vectors: bool) -> None:
     if with_vectors:
-        vectors = np.stack([sentence.vector for sentence in parsed])
-        _put(target.with_suffix(".safetensors"), lambda path: save_file({"vectors": vectors}, path))
-    text = "".join(write(sentence) + "\n" for sentence in parsed)
-    _put(target, lambda path: path.write_text(text, encoding="utf-8"))
-
-
-def _put(target: Path, write: Callable[[Path], object]) -> None:
-    """Written aside, then renamed, so that a file with its name is whole."""
-    aside = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
-    write(aside)
-    os.replace(aside, target)
+        vectors = np.stack([sentence.vector for sentence in sentences])
+        write_aside(target.with_suffix(".safetensors"), lambda path: save_file({"vectors": vectors}, path))
+    write_text(target, "".join(write(sentence) + "\n" for sentence in sentences))
+    for leftover in target.parent.glob(f".{target.stem}.*"):  # of a process that was killed
+        leftover.unlink(missing_ok=True)
 
 
 def _settings(options: argparse.Namespace) -> dict:
-    files = [{"name": path.name, "bytes": path.stat().st_size} for path in options.file]
+    files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in options.file]
     parts = [path for path in Path(options.checkpoint).glob("*") if path.suffix in (".json", ".safetensors")]
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(parts)}
-    return {"files": files, **{name: getattr(options, name) for name in SETTINGS}, "digests": digests}
+    settings = {name: getattr(options, name) for name in SETTINGS}
+    if digests:  # a folder may be called by several names
+        del settings["checkpoint"]
+    return {"files": files, **settings, "digests": digests}
 
 
 def _claim(folder: Path, settings: dict) -> None:
     """The first process writes down the settings; the others, and later runs, must have the same."""
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / "settings.json"
-    aside = folder / f".settings.{os.getpid()}.json"
+    aside = folder / f".settings.{socket.gethostname()}.{os.getpid()}.json"
     aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     try:
         os.link(aside, record)  # fails if it is there, whoever was first
     except FileExistsError:
         pass
     finally:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
     earlier = json.loads(record.read_text(encoding="utf-8"))
     differing = [name for name in settings if earlier.get(name) != settings[name]]
     if differing:

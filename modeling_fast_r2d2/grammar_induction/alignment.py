@@ -1,11 +1,12 @@
 """Predicted trees beside gold ones, over the same leaves."""
 
+import re
 from collections.abc import Sequence
 
 from .labelled_trees import LabelledTree, spelling
 
 GRANULARITIES = ("words", "pieces")
-UNKNOWN = {"[unk]", "<unk>"}  # a leaf that may stand for any word
+UNKNOWN = {"[unk]", "<unk>"}  # leaves that may stand for a word or a part of it
 
 
 def align(
@@ -50,14 +51,14 @@ def _align(tree: LabelledTree, gold: LabelledTree, granularity: str) -> tuple[La
 
 def _words_of_leaves(tree: LabelledTree, gold: LabelledTree) -> list[int]:
     """The gold word of each leaf."""
+    if not UNKNOWN.isdisjoint(leaf.lower() for leaf in tree.words):
+        return _words_of_leaves_with_unknown(tree, gold)
     word_ids: list[int] = []
     for word, target in enumerate(gold.words):
-        spelled, wanted = "", {spelling(target), target.lower().replace("\\", "")}
+        spelled, wanted = "", {spelling(target), target.casefold().replace("\\", "")}
         while not word_ids or word_ids[-1] != word or spelled not in wanted:
             leaf = tree.words[len(word_ids)] if len(word_ids) < tree.num_leaves else None
-            if leaf is not None and not spelled and leaf.lower() in UNKNOWN:
-                wanted = {""}
-            elif leaf is not None:
+            if leaf is not None:
                 spelled += _spelling_of_leaf(leaf, is_first=not spelled)
             if leaf is None or not any(form.startswith(spelled) for form in wanted):
                 _refuse(tree, gold, word, leaf)
@@ -67,6 +68,17 @@ def _words_of_leaves(tree: LabelledTree, gold: LabelledTree) -> list[int]:
     return word_ids
 
 
+def _words_of_leaves_with_unknown(tree: LabelledTree, gold: LabelledTree) -> list[int]:
+    """The same where unknown leaves stand for one or more characters of a word: the shortest that let the rest fit."""
+    parts = [".+?" if leaf.lower() in UNKNOWN else re.escape(_spelling_of_leaf(leaf, False)) for leaf in tree.words]
+    pattern = "\n?".join(f"({part})" for part in parts)  # a dot matches no line end, so no leaf reaches over one
+    text = "\n".join(map(spelling, gold.words))
+    found = re.fullmatch(pattern, text)
+    if not found:
+        _refuse(tree, gold, 0, tree.words[0])
+    return [text.count("\n", 0, found.start(group)) for group in range(1, len(parts) + 1)]
+
+
 def _spelling_of_leaf(leaf: str, is_first: bool) -> str:
     is_continued = leaf.startswith("##") and len(leaf) > 2 and not is_first
     return spelling(leaf[2:] if is_continued else leaf)
@@ -74,8 +86,8 @@ def _spelling_of_leaf(leaf: str, is_first: bool) -> str:
 
 def _refuse(tree: LabelledTree, gold: LabelledTree, word: int, leaf: str | None) -> None:
     expected = repr(gold.words[word]) if word < gold.num_leaves else "the end"
+    problem = f"{'the end' if leaf is None else repr(leaf)} is predicted for {expected}"
     raise ValueError(
         f"{tree.place or 'a predicted tree'} and {gold.place or 'its gold tree'} are over different words: "
-        f"at word {word + 1}, {'the end' if leaf is None else repr(leaf)} is predicted for {expected}; "
-        "parse the gold sentences themselves, read with the same preprocessing"
+        f"at word {word + 1}, {problem}; parse the gold sentences themselves, read with the same preprocessing"
     )

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
+from ..files import write_text
 from .metrics import Scores
 
 LABELS = ("NP", "VP", "PP", "SBAR", "ADJP", "ADVP", "QP", "WD", "NNP chunk")
@@ -40,8 +42,9 @@ class Result:
 
     def recalls(self) -> dict[str, tuple[float, int]]:
         """For each label that the gold trees have the recall, 0 ... 100, and the number of constituents."""
-        totals = self.runs[0].labels
-        return {label: (mean(run.recall(label) for run in self.runs), total) for label, (_, total) in totals.items()}
+        totals = {label: total for run in self.runs for label, (_, total) in run.labels.items()}
+        having = {label: [run for run in self.runs if label in run.labels] for label in totals}
+        return {label: (mean(run.recall(label) for run in having[label]), total) for label, total in totals.items()}
 
     def by_length(self) -> dict[str, tuple[float, int]]:
         """For each range of lengths the sentence F1 and the number of sentences."""
@@ -54,13 +57,13 @@ Table = list[list[str]]
 
 def overview(results: list[Result]) -> Table:
     """A row a system: F1 with its uncertainty, and recall of the labels of the paper's Table 2."""
-    labels = [label for label in LABELS if any(label in result.runs[0].labels for result in results)]
+    labels = [label for label in LABELS if any(label in result.recalls() for result in results)]
     head = ["system", "sentence F1", "corpus F1", "strict F1", "script F1", *labels]
     return [head, *([*_f1_cells(result), *_recall_cells(result, labels)] for result in results)]
 
 
 def lengths(results: list[Result]) -> Table:
-    """A row a system: sentence F1 by number of leaves; the number of sentences in the head."""
+    """A row a system: sentence F1 by number of words; the number of sentences in the head."""
     buckets = results[0].by_length()
     head = ["system", *(f"{name} ({count})" for name, (_, count) in buckets.items())]
     return [head, *([result.system, *(_number(f1) for f1, _ in result.by_length().values())] for result in results)]
@@ -92,8 +95,18 @@ def write_results(results: list[Result], folder: Path, settings: dict) -> None:
     writer = csv.DictWriter(lines, list(results[0].figures()), lineterminator="\n")
     writer.writeheader()
     writer.writerows(result.figures() for result in results)
-    for name, text in {"json": json.dumps(whole, indent=2) + "\n", "md": tables, "csv": lines.getvalue()}.items():
-        (folder / f"results.{name}").write_text(text, encoding="utf-8")
+    text = json.dumps(_without_nan(whole), indent=2, allow_nan=False) + "\n"
+    for name, written in {"json": text, "md": tables, "csv": lines.getvalue()}.items():
+        write_text(folder / f"results.{name}", written)
+
+
+def _without_nan(value):
+    """JSON has no NaN: what cannot be said is null."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _f1_cells(result: Result) -> list[str]:

@@ -56,7 +56,10 @@ class LabelledTree:
 
     def brackets(self) -> str:
         """Such as ``(S (NP (DT the) (NN cat)) (VP (VBZ sleeps)))``; what has no label or tag is an ``X``. Single-word
-        constituents are not among those kept, and words with blanks or brackets are escaped."""
+        constituents are not among those kept, and words with blanks or brackets are escaped. A tree without words is a
+        trace, which readers leave out again."""
+        if not self.words:
+            return "(-NONE- *)"
         opened: list[list[str]] = [[] for _ in self.words]
         closed = [0] * self.num_leaves
         for first, last, label in self.constituents:  # children before parents
@@ -155,7 +158,7 @@ class _Reader:
 
     def read(self, text: str) -> LabelledTree:
         previous, finished = "", False
-        for token in re.findall(r"[()]|[^\s()]+", text):
+        for token in re.findall(r"[()]|[^() \t\r\n\f\v]+", text):  # other blanks may stand in words
             if finished:
                 self.refuse(f"{token!r} after the tree has ended")
             if token == "(":
@@ -172,6 +175,8 @@ class _Reader:
             self.refuse(f"unclosed brackets: {len(self.open)}")
         if not previous:
             self.refuse("it is empty")
+        if self.has_labels and not text.lstrip().startswith("("):
+            self.refuse("it does not begin with a bracket")
         words = tuple(self.words), tuple(self.tags)
         return LabelledTree(*words, tuple(self.constituents), tuple(self.parents), self.place)
 
@@ -213,8 +218,9 @@ def plain_label(label: str) -> str:
 
 
 def spelling(word: str) -> str:
-    """What is compared of two leaves: no case, no accents, no backslash before ``/``, brackets as characters."""
-    plain = word.lower().replace("\\", "")
+    """What is compared of two leaves: no case, no accents, no backslash before ``/``, brackets as characters, blanks as
+    ``_``."""
+    plain = re.sub(r"\s", "_", word.casefold().replace("\\", ""))
     plain = BRACKETS_IN_WORDS.get(plain, plain)
     if plain.isascii():
         return plain

@@ -26,7 +26,7 @@ class Scores:
 
     Attributes:
         rows: ``(sentences,)`` long, the places of these sentences among those given.
-        lengths: ``(sentences,)`` long, in leaves.
+        lengths: ``(sentences,)`` long, in gold words.
         counts: ``(sentences, 3)`` long: spans shared, predicted and gold.
         script_counts: the same, as the script counts.
         labels: for each label, how many of its gold constituents were predicted, and how many there are; ``WD`` words
@@ -74,8 +74,8 @@ class Scores:
         return 100 * found / total if total else float("nan")
 
     def by_length(self, upper: Sequence[int] = LENGTHS) -> dict[str, tuple[float, int]]:
-        """Sentence F1 and number of sentences of up to each number of leaves, such as ``11-20``; empty ones are
-        left out."""
+        """Sentence F1 and number of sentences of up to each number of words, such as ``11-20``; empty ones are left
+        out."""
         edges = [1, *upper, np.iinfo(np.int64).max]
         buckets = {}
         for low, high in zip(edges, edges[1:], strict=False):
@@ -111,6 +111,8 @@ def score_trees(
         ValueError: as `align`; and if no sentence of two or more words is left.
     """
     predicted, expected = align(predicted, gold, granularity)
+    if max_length is not None and max_length < 2:
+        raise ValueError(f"max_length must be >= 2 words, got {max_length}")
     longest = max_length or max((tree.num_leaves for tree in gold), default=0)
     rows = [row for row, tree in enumerate(gold) if 1 < tree.num_leaves <= longest]
     if not rows:
@@ -120,7 +122,7 @@ def score_trees(
     found, total = (sum((hits[part] for hits in labels), Counter()) for part in (0, 1))
     return Scores(
         rows=np.array(rows),
-        lengths=np.array([gold_tree.num_leaves for _, gold_tree in pairs]),
+        lengths=np.array([gold[row].num_leaves for row in rows]),
         counts=np.array([_counts(inner_spans(tree), inner_spans(gold_tree)) for tree, gold_tree in pairs]),
         script_counts=np.array([_counts(_but_last(tree), _but_last(gold_tree)) for tree, gold_tree in pairs]),
         labels={label: (found[label], count) for label, count in total.most_common()},

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from ..given_tokens import tokens_with_pieces
 from ..tree_parser import TreeParser
-from ..words import encode_sentences
+from ..words import encode_sentences, show_all_words
 from .labelled_trees import LabelledTree, Span, from_spans
 
 BASELINES = ("left", "right", "balanced", "random")
@@ -56,17 +55,17 @@ def model_trees(
     trees: list[LabelledTree] = []
     for start in range(0, len(sentences), chunk):
         part = sentences[start : start + chunk]
-        texts = _texts(part, parser.tokenizer)
-        for sentence, parsed in zip(part, parser(texts, is_split_into_words=True), strict=True):
-            leaves = parsed.leaves if parser.pieces else sentence.words
-            trees.append(from_spans(leaves, parsed.tree.spans, sentence.place, parsed.word_ids))
+        parsed_part = parser([tree.words for tree in part], is_split_into_words=True)
+        for sentence, parsed in zip(part, parsed_part, strict=True):
+            trees.append(from_spans(parsed.leaves, parsed.tree.spans, sentence.place, parsed.word_ids))
         progress(len(part))
     return trees
 
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:
     """The same trees with every word expanded to its pieces."""
-    encoded = encode_sentences(tokenizer, _texts(sentences, tokenizer), is_split_into_words=True)
+    shown = show_all_words(tokenizer, [tree.words for tree in sentences])
+    encoded = encode_sentences(tokenizer, shown, is_split_into_words=True)
     expanded = []
     for tree, ids, word_ids in zip(sentences, encoded["input_ids"], encoded["word_ids"], strict=True):
         pieces: list[list[str]] = [[] for _ in tree.words or [""]]
@@ -74,13 +73,6 @@ def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenize
             pieces[word].append(piece)
         expanded.append(tree.expand(pieces) if tree.words else tree)
     return expanded
-
-
-def _texts(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[list[str]]:
-    """Words as a model is shown them: what the tokenizer would drop is unknown, so that every word has a piece."""
-    known = tokens_with_pieces(tokenizer, [tree.words for tree in sentences])
-    unknown = tokenizer.unk_token
-    return [[word if word in known else unknown for word in tree.words] or [unknown] for tree in sentences]
 
 
 def _with_spans(tree: LabelledTree, spans: list[Span]) -> LabelledTree:

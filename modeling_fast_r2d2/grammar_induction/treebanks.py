@@ -1,5 +1,6 @@
 """Files of bracketed trees: treebanks as they are published, and trees as parsers write them."""
 
+import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from tokenization_fast_r2d2 import read_lines
 
-from .labelled_trees import PUNCTUATION_TAGS, TRACE_TAGS, LabelledTree, parse_brackets
+from .labelled_trees import PUNCTUATION_TAGS, TRACE_TAGS, LabelledTree, from_spans, parse_brackets
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +17,9 @@ logger = logging.getLogger(__name__)
 PTB_SECTIONS = {"train": range(2, 22), "validation": range(22, 23), "test": range(23, 24)}
 # Numbers of the Chinese Treebank's files, in the usual split of its first 1,151; all others are training text.
 CTB_FILES = {"validation": range(301, 326), "test": range(271, 301)}
+
+
+NAMES = r"(wsj|chtb)_\d+"
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Preprocessing:
     def read(self, text: str, place: str) -> LabelledTree:
         removed = TRACE_TAGS if self.keep_punctuation else TRACE_TAGS | PUNCTUATION_TAGS
         tree = parse_brackets(text, removed, place=place)
+        if not all(label for *_, label in tree.constituents):
+            raise ValueError(f"{place}: a constituent has no label; gold trees are as (NP (DT the) (NN cat))")
         return replace(tree, words=tuple(word.lower() for word in tree.words)) if self.lowercase else tree
 
 
@@ -68,7 +74,8 @@ def read_treebank(
                     raise
                 logger.warning("skipped: %s", error)
     if not trees:
-        raise ValueError(f"no tree in {paths}")
+        listed = [paths] if isinstance(paths, str | Path) else paths
+        raise ValueError(f"no tree in {', '.join(map(str, listed))}")
     return trees
 
 
@@ -82,18 +89,27 @@ def read_predicted_trees(path: str | Path, has_labels: bool | None = None) -> li
     Raises:
         ValueError: naming file and line, for what is no tree; naming the file, for one that is missing or empty.
     """
-    [path] = _files([path], None)
+    if not Path(path).is_file():
+        raise ValueError(f"no file of predicted trees at {str(path)!r}")
     lines = [line.strip() for line in read_lines(path)]
     if not any(lines):
         raise ValueError(f"{path} is empty; give one bracketed tree a line")
     if has_labels is None:
         has_labels = _have_labels([line for line in lines if line.startswith("(")])
     return [
-        parse_brackets(line, has_labels=has_labels and line.startswith("("), place=f"{path}, line {number}")
-        if line
-        else LabelledTree((), (), (), (), f"{path}, line {number}")
-        for number, line in enumerate(lines, start=1)
+        read_predicted_tree(line, has_labels, f"{path}, line {number}") for number, line in enumerate(lines, start=1)
     ]
+
+
+def read_predicted_tree(line: str, has_labels: bool, place: str) -> LabelledTree:
+    """A tree as a parser writes it: in brackets, a word without any, nothing, or a row of ``fast-r2d2 parse --format
+    jsonl``."""
+    if line.startswith("{"):
+        row = json.loads(line)
+        return from_spans(row["leaves"], [tuple(span) for span in row["spans"]], place)
+    if not line:
+        return LabelledTree((), (), (), (), place)
+    return parse_brackets(line, has_labels=has_labels and line.startswith("("), place=place)
 
 
 def _have_labels(lines: list[str]) -> bool:
@@ -111,7 +127,9 @@ def _files(paths: list[str | Path], split: str | None) -> list[Path]:
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            files += sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+            # Where there are files with the treebanks' own names, others beside them are no trees.
+            files += [file for file in inside if re.match(NAMES, file.name, re.I)] or inside
         elif path.is_file():
             files.append(path)
         else:
@@ -130,9 +148,9 @@ def _files(paths: list[str | Path], split: str | None) -> list[Path]:
 
 
 def _split_of(file: Path) -> str | None:
-    if match := re.match(r"chtb_(\d+)", file.name):
+    if match := re.match(r"chtb_(\d+)", file.name, re.I):
         return next((split for split, numbers in CTB_FILES.items() if int(match[1]) in numbers), "train")
-    match = re.match(r"wsj_(\d\d)", file.name) or re.fullmatch(r"(\d\d)", file.parent.name)
+    match = re.match(r"wsj_(\d\d)", file.name, re.I) or re.fullmatch(r"(\d\d)", file.parent.name)
     section = int(match[1]) if match else None
     return next((split for split, numbers in PTB_SECTIONS.items() if section in numbers), None)
 

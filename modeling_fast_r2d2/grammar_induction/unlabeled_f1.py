@@ -3,7 +3,8 @@
 import datasets
 import evaluate
 
-from modeling_fast_r2d2.grammar_induction import Preprocessing, parse_brackets, score_trees
+from modeling_fast_r2d2.grammar_induction import Preprocessing, score_trees
+from modeling_fast_r2d2.grammar_induction.treebanks import read_predicted_tree
 
 DESCRIPTION = "Unlabeled F1 of constituency trees as in grammar induction, and recall of each label."
 CITATION = """\
@@ -38,10 +39,7 @@ class UnlabeledF1(evaluate.Metric):
     def _compute(self, predictions, references, has_labels=False, granularity="words", keep_punctuation=False):
         preprocessing = Preprocessing(keep_punctuation)
         gold = [preprocessing.read(text, f"reference {row}") for row, text in enumerate(references)]
-        trees = [
-            parse_brackets(text, has_labels=has_labels, place=f"prediction {row}")
-            for row, text in enumerate(predictions)
-        ]
+        trees = [read_predicted_tree(text, has_labels, f"prediction {row}") for row, text in enumerate(predictions)]
         scores = score_trees(trees, gold, granularity)
         names = ("sentence_f1", "corpus_f1", "strict_sentence_f1", "script_sentence_f1", "script_corpus_f1")
         figures = {name: getattr(scores, name) for name in names}

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import random
 import zlib
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
+from ..files import write_text
 from ..grammar_induction.alignment import align
 from ..grammar_induction.labelled_trees import LabelledTree
 from ..grammar_induction.metrics import Scores, score_trees
@@ -51,15 +51,16 @@ def write_report(
         ValueError: as `score_trees`; for scores of other trees.
     """
     scores = score_trees(predicted, gold, granularity) if scores is None else scores
-    predicted, gold = align(predicted, gold, granularity)
     rows = scores.rows.tolist()
     if max(rows) >= len(gold) or [gold[row].num_leaves for row in rows] != scores.lengths.tolist():
         raise ValueError(f"scores are of other trees than the {len(gold)} given; leave them out to have these scored")
+    predicted, gold = align(predicted, gold, granularity)
     f1s = scores.sentence_f1s.tolist()
     sentences = [
         _Sentence(row + 1, f1, granularity, gold[row], predicted[row]) for row, f1 in zip(rows, f1s, strict=True)
     ]
-    _write(Path(path), _page(title, scores, sentences, left_out=len(gold) - len(rows)))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_text(Path(path), _page(title, scores, sentences, left_out=len(gold) - len(rows)))
 
 
 def _page(title: str, scores: Scores, sentences: list[_Sentence], left_out: int) -> str:
@@ -159,13 +160,3 @@ def _packed(value: object) -> str:
 
 def _percent(value: float) -> str:
     return "–" if value != value else f"{value:.1f}"
-
-
-def _write(path: Path, page: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(page, encoding="utf-8", newline="\n")
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)

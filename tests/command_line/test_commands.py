@@ -45,6 +45,8 @@ def test_standard_input_and_the_exit_code():
     assert "2 sentences in" in result.stderr
     result = subprocess.run([*command, "--file", "nowhere.txt"], capture_output=True, text=True)
     assert result.returncode == 2 and result.stderr == "fast-r2d2 parse: error: --file nowhere.txt is not there\n"
+    latin = subprocess.run([*command, "-"], input="a\nBär\n".encode("latin-1"), capture_output=True)
+    assert latin.returncode == 2 and b"standard input, line 2: not UTF-8" in latin.stderr
 
 
 def test_every_format_tells_the_same_tree(capsys):
@@ -119,6 +121,62 @@ def test_systems_side_by_side(gold, tmp_path, capsys, granularity):
     assert again.sentence_f1 == f1["parser"] and len(list((tmp_path / "out" / "trees").iterdir())) == 11
 
 
+def test_files_of_one_name_are_told_apart(gold, tmp_path, capsys):
+    trees = {"a": "((The (old man)) (bought (a car)))", "b": "(The (old (man (bought (a car)))))"}
+    for folder, first in trees.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.txt").write_text(f"{first}\nYes\n((New York) (is (very big)))\n")
+    files = [str(tmp_path / folder / "mine.txt") for folder in trees]
+    main(["evaluate", str(gold), "--predicted", *files, "--output", str(tmp_path / "out")])
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [row["system"] for row in results["systems"]] == files and results["settings"]["gold"] == [str(gold)]
+    assert results["systems"][0]["sentence_f1"] > results["systems"][1]["sentence_f1"]
+    assert len(list((tmp_path / "out" / "trees").iterdir())) == 2
+
+
+def test_words_are_leaves_whatever_the_tokenizer_makes_of_them(tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("don't stop-it \u00ad U.S.\n\nthe end\n", encoding="utf-8")
+    main(["parse", "--words", "--file", str(tmp_path / "lines.txt"), "--format", "jsonl"])
+    leaves = [json.loads(line)["leaves"] for line in capsys.readouterr().out.splitlines()]
+    assert leaves == [["don't", "stop-it", "\u00ad", "U.S."], ["[UNK]"], ["the", "end"]]
+
+
+@pytest.mark.parametrize("form", ["((The (old man)) (bought (a car)))", "(X (X The (X old man)) (X bought (X a car)))",
+                                  '{"leaves": ["The", "old", "man", "bought", "a", "car"], "spans": [[0, 2], [1, 2], [0, 5], [3, 5], [4, 5]]}'])  # fmt: skip  # noqa: E501
+def test_our_own_forms_of_trees_are_scored(gold, tmp_path, capsys, form):
+    (tmp_path / "one.mrg").write_text(GOLD.splitlines()[0])
+    (tmp_path / "mine.txt").write_text(form)
+    main(["evaluate", str(tmp_path / "one.mrg"), "--predicted", str(tmp_path / "mine.txt")])
+    assert " 85.7 [" in capsys.readouterr().out
+
+
+def test_checkpoints_of_other_tokenizers_are_scored_over_pieces_by_words(gold, tmp_path, capsys):
+    from transformers import AutoTokenizer
+
+    from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
+    from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
+
+    tokenizer = train_tokenizer([SENTENCES], 60, kind="character", show_progress=False)
+    config = FastR2D2Config(
+        vocab_size=len(tokenizer), hidden_size=8, num_attention_heads=1, intermediate_size=8, num_hidden_layers=1,
+        parser_embedding_size=4, parser_hidden_size=4, parser_num_layers=1, **task_token_ids(tokenizer),
+    )  # fmt: skip
+    FastR2D2Model(config).save_pretrained(tmp_path / "other")
+    tokenizer.save_pretrained(tmp_path / "other")
+    assert AutoTokenizer.from_pretrained(tmp_path / "other").is_fast
+    checkpoints = [bundled_checkpoint(), str(tmp_path / "other")]
+    options = ["--systems", "parser", "--granularity", "pieces", "--output", str(tmp_path / "out")]
+    main(["evaluate", str(gold), *options, "--checkpoint", *checkpoints])
+    [both] = json.loads((tmp_path / "out" / "results.json").read_text())["systems"]
+    alone = []
+    for checkpoint in checkpoints:
+        main(["evaluate", str(gold), *options, "--checkpoint", checkpoint])
+        alone.append(json.loads((tmp_path / "out" / "results.json").read_text())["systems"][0]["sentence_f1"])
+    mean = sum(alone) / 2
+    assert alone[0] != alone[1] and both["best"] == max(alone) and both["sentence_f1"] == pytest.approx(mean)
+    assert both["deviation"] == pytest.approx(abs(alone[0] - alone[1]) / 2**0.5) and both["by_length"]["2-10"][1] == 2
+
+
 def test_checkpoints_are_runs_of_one_system(gold, tmp_path, capsys):
     checkpoints = [bundled_checkpoint()] * 2
     main(["evaluate", str(gold), "--systems", "parser", "--checkpoint", *checkpoints, "--output", str(tmp_path)])
@@ -129,7 +187,16 @@ def test_checkpoints_are_runs_of_one_system(gold, tmp_path, capsys):
 @pytest.mark.parametrize("arguments, message", [
     (["parse"], "give sentences, or --file"),
     (["parse", "a", "--batch_tokens", "0"], "batch_tokens must be >= 1, got 0"),
+    (["parse", "a", "--vectors"], "--vectors are stored with --output alone"),
+    (["parse", "a", "--output", "{gold}"], "--output takes the texts of --file"),
+    (["parse", "a", "--checkpoint", "{folder}"], "no file named model.safetensors"),
+    (["parse", "--file", "{gold}", "--output", "{gold}"], "File exists"),
     (["evaluate", "nowhere.mrg"], "no treebank at 'nowhere.mrg'"),
+    (["evaluate", "{gold}", "--output", "{gold}"], "Not a directory"),
+    (["evaluate", "{gold}", "--seeds", "0"], "--seeds must be >= 1, got 0"),
+    (["evaluate", "{gold}", "--max_length", "0", "--systems", "left"], "max_length must be >= 2 words, got 0"),
+    (["evaluate", "{plain}", "--systems", "left"], "a constituent has no label"),
+    (["evaluate", "{gold}", "--predicted", "."], "no file of predicted trees at '.'"),
     (["evaluate", "{gold}", "--predicted", "{empty}"], "empty.txt is empty"),
     (["evaluate", "{gold}", "--predicted", "{short}"], "1 predicted trees for 3 gold ones"),
     (["evaluate", "{gold}", "--predicted", "{other}"], "at word 4, 'sold' is predicted for 'bought'"),
@@ -137,12 +204,12 @@ def test_checkpoints_are_runs_of_one_system(gold, tmp_path, capsys):
 ])  # fmt: skip
 def test_bad_input_ends_with_one_line(gold, tmp_path, capsys, arguments, message):
     files = {
-        "empty": "", "short": "(the cat)", "broken": "((the cat)\nYes\n(a b)\n",
+        "empty": "", "short": "(the cat)", "plain": "((the cat) (sat down))", "broken": "((the cat)\nYes\n(a b)\n",
         "other": "((The (old man)) (sold (a car)))\nYes\n((New York) (is (very big)))\n",
     }  # fmt: skip
     for name, text in files.items():
         (tmp_path / f"{name}.txt").write_text(text)
-    places = {name: tmp_path / f"{name}.txt" for name in files} | {"gold": gold}
+    places = {name: tmp_path / f"{name}.txt" for name in files} | {"gold": gold, "folder": tmp_path}
     with pytest.raises(SystemExit) as exit_code:
         main([argument.format(**places) for argument in arguments])
     error = capsys.readouterr().err

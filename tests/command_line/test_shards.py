@@ -105,4 +105,22 @@ def test_a_folder_of_other_settings_is_refused(corpus, by_one, capsys):
 def test_a_column_that_is_not_there_is_refused(corpus, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(arguments(corpus[1:], tmp_path, "--text_column", "sentence"))
-    assert "has no column 'sentence'; --text_column must be one of text" in capsys.readouterr().err
+    assert "has no column 'sentence' of text; --text_column must be one of text" in capsys.readouterr().err
+
+
+def test_other_texts_and_damaged_files_are_refused(corpus, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("a b c\n")
+    main(arguments([text], tmp_path / "out"))
+    text.write_text("x y z\n")
+    (tmp_path / "bad.parquet").write_text("no Parquet")
+    for files, message in (
+        ([text], "with other files"),
+        ([tmp_path / "bad.parquet"], "bad.parquet is no whole Parquet"),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments(files, tmp_path / ("out" if files == [text] else "new")))
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(arguments([text], tmp_path / "new", "--shard_lines", "0"))
+    assert "--shard_lines must be >= 1, got 0" in capsys.readouterr().err

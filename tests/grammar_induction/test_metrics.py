@@ -142,8 +142,11 @@ def test_pieces_are_aligned_by_their_spelling():
     [same], [expanded] = align(predicted, gold, "pieces")
     assert same is predicted[0] and expanded.words == tuple(leaves)
     assert score_trees(predicted, gold, "pieces").labels == {"WD": (2, 3), "NP": (1, 1), "NNP chunk": (1, 1)}
-    unknown = [from_spans(["<unk>", "1/2", "[UNK]", "cafe"], [(0, 3)])]
-    assert align(unknown, gold)[0][0].words == gold[0].words
+    for leaves in (["<unk>", "1/2", "[UNK]", "cafe"], ["[UNK]", "[UNK]", "1", "[UNK]", "(", "c", "[UNK]", "##e"]):
+        assert align([from_spans(leaves, [(0, len(leaves) - 1)])], gold)[0][0].words == gold[0].words
+    assert score_trees([from_spans(["ΟΔΟΣ", "a"], [(0, 1)])], [from_spans(["οδος", "a"], [(0, 1)])]).sentence_f1 == 100
+    with pytest.raises(ValueError, match="are over different words"):
+        align([from_spans(["<unk>", "1/3", "[UNK]", "cafe"], [(0, 3)])], gold)
 
 
 @pytest.mark.parametrize("words, message", [

@@ -5,7 +5,13 @@ import logging
 
 import pytest
 
-from modeling_fast_r2d2.grammar_induction import Preprocessing, read_predicted_trees, read_treebank
+from modeling_fast_r2d2.grammar_induction import (
+    Preprocessing,
+    from_spans,
+    read_predicted_trees,
+    read_treebank,
+    score_trees,
+)
 
 SENTENCE = "(S (NP-SBJ (DT The) (NN cat)) (VP (VBZ sleeps) (NP (-NONE- *T*-1))) (. .))"
 PTB = f"""
@@ -113,3 +119,25 @@ def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / "trees.txt").write_text("(N (T a) (T b))\n(N (T a) (T b)\n")
     with pytest.raises(ValueError, match="trees.txt, line 2: no bracketed tree, unclosed brackets: 1"):
         read_predicted_trees(tmp_path / "trees.txt")
+
+
+def test_odd_bytes_do_not_change_words(tmp_path):
+    """A byte-order mark, Windows' line ends, blanks that are no separators."""
+    (tmp_path / "odd.mrg").write_bytes(f"\ufeff{SENTENCE}\r\n(S (CD 10\u00a0000) (NN x))\r\n".encode())
+    first, second = read_treebank(tmp_path / "odd.mrg")
+    assert first.words == ("The", "cat", "sleeps") and second.words == ("10\u00a0000", "x")
+    assert score_trees([from_spans(["10_000", "X"], [(0, 1)])], [second]).sentence_f1 == 100
+
+
+def test_a_tree_without_words_is_written_and_read_again(tmp_path):
+    (tmp_path / "some.mrg").write_text(f"(NP (. .))\n{SENTENCE}")
+    trees = read_treebank(tmp_path / "some.mrg")
+    (tmp_path / "again.mrg").write_text("\n".join(tree.brackets() for tree in trees))
+    assert [tree.words for tree in read_treebank(tmp_path / "again.mrg")] == [(), ("The", "cat", "sleeps")]
+
+
+def test_other_files_beside_those_of_a_treebank_are_left_alone(tmp_path):
+    (tmp_path / "23").mkdir()
+    (tmp_path / "23" / "WSJ_2300.MRG").write_text(SENTENCE)
+    (tmp_path / "23" / "merge.log").write_text("all well")
+    assert len(read_treebank(tmp_path, split="test")) == len(read_treebank(tmp_path)) == 1

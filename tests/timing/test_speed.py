@@ -9,11 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
 from timing import check, clock
-from timing.limits import Products, charts_of, rows_of
+from timing.limits import Products, charts_of, compositions_of
 from timing.report import plot, table
 from timing.systems import NAMES, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
@@ -51,17 +52,22 @@ def test_every_system_encodes_the_batch(tiny_config):
 def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
     model = FastR2D2Model(tiny_config).eval()
     batches = [[list(range(20, 29)), [30, 31]], [[40, 41, 42]]]
+    products, size = Products(tiny_config, "cpu", torch.float32), tiny_config.hidden_size
     for encoding, tasks in (("forced", 1), ("chart", 2)):
-        rows = []
-        inside = model.composition.stack.layers[-1].output
-        handle = inside.register_forward_hook(lambda _, inputs, __, rows=rows: rows.append(inputs[0][..., 0].numel()))
+        made = []
+        handle = model.composition.stack.register_forward_pre_hook(lambda _, inputs, made=made: made.append(inputs[1]))
         for batch in batches:
             model(**pad(batch, "cpu"), encoding=encoding)
         handle.remove()
-        assert rows == rows_of(charts_of(model, batches, encoding), tasks)
-    products = Products(tiny_config, "cpu", torch.float32)
-    size, inner = tiny_config.hidden_size, tiny_config.intermediate_size
-    assert products.operations([3, 4]) == 2 * 7 * tiny_config.num_hidden_layers * (4 * size * size + 2 * size * inner)
+        levels = compositions_of(charts_of(model, batches, encoding))
+        assert [len(left) for left in made] == levels
+        with FlopCounterMode(display=False) as of_products:
+            products.of_levels(levels, tasks)()
+        with FlopCounterMode(display=False) as of_model:
+            for left in made:
+                model.composition.stack(model.embeddings.weight[:tasks], left, left)
+        roles = len(levels) * tiny_config.num_hidden_layers * 2 * (tasks + 2) * size * 2 * size  # what roles add
+        assert of_products.get_total_flops() == products.operations(levels, tasks) == of_model.get_total_flops() - roles
 
 
 def test_systems_take_turns_and_the_first_round_does_not_count():
