@@ -6,6 +6,8 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .fused import dropout_of, fused_kernels
+
 
 class CompositionLayer(GradientCheckpointingLayer):
     """Post-norm Transformer layer over tokens that lie on the first axis, the left and the right child last.
@@ -19,6 +21,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         size = config.hidden_size
         self.num_heads = config.num_attention_heads
         self.eps = config.layer_norm_eps
+        self.kernels = config.composition_kernels if config.hidden_act == "gelu" else "torch"
         self.role_embeddings = nn.Embedding(3, size)  # task, left, right
         self.query_key_value = nn.Linear(size, 3 * size)
         self.attention_output = nn.Linear(size, size)
@@ -34,20 +37,41 @@ class CompositionLayer(GradientCheckpointingLayer):
             hidden: ``(tokens, compositions, hidden_size)``, as is what is returned.
             tasks: ``(tokens - 2, 1, hidden_size)``, the task tokens, where they are still the same in all compositions.
         """
+        kernels = fused_kernels(self.kernels, hidden)
+        if kernels is not None:
+            return self._forward_fused(kernels, hidden)
         # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
         attended = self.attention_output(self._attend(*self._project(hidden, tasks)))
         hidden = self._norm(self.dropout(attended).add_(hidden))
         expanded = self.dropout(self.activation(self.intermediate(hidden)))
         return self._norm(self.dropout(self.output(expanded)).add_(hidden))
 
-    def _project(self, hidden: Tensor, tasks: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Queries, keys, values of the tasks and of the children, ``(3, tokens, compositions, heads, head size)``."""
-        size, num_tasks = hidden.shape[-1], hidden.shape[0] - 2
+    def _forward_fused(self, kernels, hidden: Tensor) -> Tensor:
+        """The same by products without bias; all between them is fused."""
+        product, role_bias = F.linear(hidden, self.query_key_value.weight), self._role_bias(hidden.shape[0] - 2)
+        attended = kernels.composition_attention(
+            product, role_bias, self.num_heads, *dropout_of(self.attention_dropout)
+        )
+        update = F.linear(attended, self.attention_output.weight)
+        hidden = kernels.residual_norm(update, self.attention_output.bias, hidden, self.eps, *dropout_of(self.dropout))
+        product = F.linear(hidden, self.intermediate.weight)
+        expanded = kernels.bias_gelu(product, self.intermediate.bias, *dropout_of(self.dropout))
+        update = F.linear(expanded, self.output.weight)
+        return kernels.residual_norm(update, self.output.bias, hidden, self.eps, *dropout_of(self.dropout))
+
+    def _role_bias(self, num_tasks: int) -> Tensor:
+        """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one
+        product serves queries, keys and values."""
+        weight, bias = self.query_key_value.weight, self.query_key_value.bias
         task_role, child_roles = self.role_embeddings.weight.split([1, 2])
         roles = torch.cat([task_role.expand(num_tasks, -1), child_roles])
-        # A role added to the input of a projection is a bias after it, so that one product serves all three.
-        weight, bias = self.query_key_value.weight, self.query_key_value.bias
-        role_bias = (F.pad(F.linear(roles, weight[: 2 * size]), (0, size)) + bias)[:, None]
+        size = roles.shape[1]
+        return F.pad(F.linear(roles, weight[: 2 * size]), (0, size)) + bias
+
+    def _project(self, hidden: Tensor, tasks: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Queries, keys, values of the tasks and of the children, ``(3, tokens, compositions, heads, head size)``."""
+        weight, num_tasks = self.query_key_value.weight, hidden.shape[0] - 2
+        role_bias = self._role_bias(num_tasks)[:, None]
         if tasks is None:
             parts = F.linear(hidden, weight).add_(role_bias).split([num_tasks, 2])
         else:
@@ -93,7 +117,10 @@ class CompositionStack(nn.Module):
             ``(num_tasks + 2, compositions, hidden_size)``: the tasks' outputs, then the left's and the right's.
         """
         tasks = tasks[:, None]
-        hidden = torch.cat([tasks.expand(-1, len(left), -1), left[None], right[None]])
+        return self.run(torch.cat([tasks.expand(-1, len(left), -1), left[None], right[None]]), tasks)
+
+    def run(self, hidden: Tensor, tasks: Tensor) -> Tensor:
+        """The layers over ``hidden``, in which the ``tasks`` ``(num_tasks, 1, hidden_size)`` come first."""
         for number, layer in enumerate(self.layers):
             hidden = layer(hidden, tasks if number == 0 else None)  # after one layer they know their children
         return hidden
@@ -104,30 +131,40 @@ class Composition(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.eps = config.layer_norm_eps
+        self.eps, self.kernels = config.layer_norm_eps, config.composition_kernels
         self.stack = CompositionStack(config)
         self.score = nn.Linear(config.hidden_size, 1)
         self.blend = nn.Linear(config.hidden_size, 2)
 
-    def forward(self, tasks: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+    def forward(self, tasks: Tensor, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         """
         Args:
             tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``, or ``(1, hidden_size)``, that of
                 ``[SUM]`` alone when no probability is wanted. No token's output depends on ``[CLS]``.
-            left, right: ``(compositions, hidden_size)``.
+            nodes: ``(num_nodes, hidden_size)``.
+            left, right: ``(compositions,)`` long, the children's rows of ``nodes``.
 
         Returns:
             Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or
             wider, or None.
         """
-        *scored, summed, left, right = self.stack(tasks, left, right)
-        weights = self.blend(summed).softmax(-1)
-        parent = weights[:, :1] * left + weights[:, 1:] * right
-        parent = F.layer_norm(parent, parent.shape[-1:], eps=self.eps)
+        kernels = fused_kernels(self.kernels, nodes)
+        *scored, summed, left, right = self._encode(kernels, tasks, nodes, left, right)
+        if kernels is not None:
+            parent = kernels.blend_norm(self.blend(summed), left, right, self.eps)
+        else:
+            weights = self.blend(summed).softmax(-1)
+            parent = weights[:, :1] * left + weights[:, 1:] * right
+            parent = F.layer_norm(parent, parent.shape[-1:], eps=self.eps)
         if not scored:
             return parent, None
         logit = self.score(scored[0])[:, 0]
         return parent, F.logsigmoid(logit.to(torch.promote_types(logit.dtype, torch.float32)))
+
+    def _encode(self, kernels, tasks: Tensor, nodes: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        if kernels is None:
+            return self.stack(tasks, nodes.index_select(0, left), nodes.index_select(0, right))
+        return self.stack.run(kernels.gather_children(nodes, tasks, left, right), tasks[:, None])
 
 
 __all__ = ["Composition", "CompositionLayer", "CompositionStack"]

@@ -3,6 +3,8 @@
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
+from .fused import COMPOSITION_KERNELS
+
 ENCODINGS = ("forced", "chart", "heuristic")
 
 # Preset for all classes, since `save_pretrained` records only the class that was saved.
@@ -44,6 +46,8 @@ class FastR2D2Config(PreTrainedConfig):
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
             fine-tuning (task loss on the forced and on the chart's root, language model, tree KL); pretraining has the
             last two. What has weight 0 is not computed.
+        composition_kernels: ``"torch"``, ``"triton"`` (the fused kernels of `fast_r2d2_kernels`) or ``"auto"``: the
+            latter on a GPU where they can run.
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
         pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
             sentence's ends.
@@ -52,7 +56,8 @@ class FastR2D2Config(PreTrainedConfig):
 
     Raises:
         ValueError: for sizes below 1, negative weights, heads that do not divide ``hidden_size``, token ids outside the
-            vocabulary, and unknown ``encoding``, ``parser_type``, ``tree_objective`` or ``hidden_act``.
+            vocabulary, and unknown ``encoding``, ``parser_type``, ``tree_objective``, ``composition_kernels`` or
+            ``hidden_act``.
     """
 
     model_type = "fast_r2d2"
@@ -97,6 +102,7 @@ class FastR2D2Config(PreTrainedConfig):
     chart_loss_weight: float = 1.0
     lm_loss_weight: float = 1.0
     tree_loss_weight: float = 1.0
+    composition_kernels: str = "auto"
     classifier_dropout: float | None = None
     tie_word_embeddings: bool = True
     pad_token_id: int | None = 0
@@ -144,6 +150,7 @@ class FastR2D2Config(PreTrainedConfig):
             ("parser_type", ("lstm", "transformer")),
             ("tree_objective", ("exact", "sampled")),
             ("hidden_act", tuple(ACT2FN)),
+            ("composition_kernels", COMPOSITION_KERNELS),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from .chart import Chart
 from .composition import Composition
+from .fused import fused_kernels
 
 
 @dataclass
@@ -37,8 +38,7 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
     """
     nodes = _room_for_cells(leaves, chart)
     for level in chart.levels:
-        left, right = nodes.index_select(0, level.left[:, 0]), nodes.index_select(0, level.right[:, 0])
-        parents, _ = composition(tasks[1:], left, right)
+        parents, _ = composition(tasks[1:], nodes, level.left[:, 0], level.right[:, 0])
         nodes[_rows(chart, level.cells)] = parents.to(nodes.dtype)
     return Encoding(nodes, None, None, chart.roots.new_zeros(chart.num_cells))
 
@@ -67,7 +67,9 @@ def encode_chart(
         rows = _rows(chart, level.cells)
         vectors, _, candidates = compose_candidates(nodes, log_prob, level.left, level.right, composition, tasks)
         out = None if forbidden is None else forbidden[level.cells, : candidates.shape[1]]
-        nodes[rows], log_prob[rows], chosen[level.cells] = choose(vectors, candidates, choice_noise, out)
+        nodes[rows], log_prob[rows], chosen[level.cells] = choose(
+            vectors, candidates, choice_noise, out, composition.kernels
+        )
         candidate_log_prob[level.cells, : candidates.shape[1]] = candidates.detach()
     if forbidden is not None:
         candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
@@ -85,7 +87,7 @@ def compose_candidates(
     Returns:
         ``(cells, candidates, hidden_size)`` and twice ``(cells, candidates)``.
     """
-    vectors, step = composition(tasks, nodes.index_select(0, left.flatten()), nodes.index_select(0, right.flatten()))
+    vectors, step = composition(tasks, nodes, left.flatten(), right.flatten())
     step = step.view(left.shape)
     # The outermost children cannot be split when the cell is encoded, and count as given there.
     left_log_prob = torch.cat([log_prob[left[:, :1]].detach(), log_prob[left[:, 1:]]], dim=1)
@@ -94,7 +96,11 @@ def compose_candidates(
 
 
 def choose(
-    vectors: Tensor, candidates: Tensor, noise: float = 0.0, forbidden: Tensor | None = None
+    vectors: Tensor,
+    candidates: Tensor,
+    noise: float = 0.0,
+    forbidden: Tensor | None = None,
+    kernels: str = "torch",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Straight-through choice: the best candidate's values, the softmax's gradient, also in evaluation.
 
@@ -103,15 +109,20 @@ def choose(
         candidates: ``(cells, candidates)``, log p̃ in nats.
         noise: scale of the Gumbel noise that samples the choice.
         forbidden: ``(cells, candidates)`` bool, what may not be chosen.
+        kernels: ``config.composition_kernels``.
 
     Returns:
         Vectors ``(cells, hidden_size)``, log p̃ ``(cells,)`` and chosen candidates ``(cells,)`` long.
     """
-    logits = candidates
+    offsets = None  # added for the choice alone
     if noise:
-        logits = candidates - noise * torch.empty_like(candidates).exponential_().log()
+        offsets = -noise * torch.empty_like(candidates).exponential_().log()
     if forbidden is not None:
-        logits = logits.masked_fill(forbidden, float("-inf"))
+        offsets = (torch.zeros_like(candidates) if offsets is None else offsets).masked_fill(forbidden, float("-inf"))
+    fused = fused_kernels(kernels, vectors)
+    if fused is not None:
+        return fused.choose(vectors, candidates, offsets)
+    logits = candidates if offsets is None else candidates + offsets
     chosen = logits.argmax(-1)
     soft = logits.softmax(-1)
     weights = F.one_hot(chosen, candidates.shape[1]) + (soft - soft.detach())  # exactly one-hot

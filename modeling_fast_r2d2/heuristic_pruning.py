@@ -113,7 +113,9 @@ class GrowingCells:
             self.nodes, self.log_prob, left, right, self.composition, self.tasks
         )
         rows = slice(self.num_nodes, self.num_nodes + len(starts))
-        self.nodes[rows], self.log_prob[rows], self.chosen[rows] = choose(vectors, candidates, self.choice_noise)
+        self.nodes[rows], self.log_prob[rows], self.chosen[rows] = choose(
+            vectors, candidates, self.choice_noise, kernels=self.composition.kernels
+        )
         self.spans[rows] = torch.stack([self.spans[left[:, 0], 0], self.spans[right[:, -1], 1]], dim=-1)
         for kept, values in (
             (self.splits, table.ends[row, start + offsets - 1]), (self.left, left), (self.right, right),

@@ -1,1 +1,28 @@
-"""Fused kernels for Fast-R2D2, one file an op beside its torch reference. None yet: models run on plain torch."""
+"""Fused Triton kernels for Fast-R2D2, one file an op: its definition in plain torch, its kernels, one function.
+
+Each function runs its kernels on tensors in float32, float16 or bfloat16 on a GPU, and computes its definition on all
+others; arithmetic is in float32. Under ``TRITON_INTERPRET=1`` the kernels run on CPU tensors, for tests. All ops
+are registered with torch under ``torch.ops.fast_r2d2``, so that ``torch.compile`` and autograd know them.
+"""
+
+from .attention import composition_attention
+from .bias_gelu import bias_gelu
+from .blend_norm import blend_norm
+from .choice import choose
+from .gather import gather_children
+from .launch import is_available
+from .nearest_greater import nearest_greater
+from .range_logsumexp import range_logsumexp
+from .residual_norm import residual_norm
+
+__all__ = [
+    "bias_gelu",
+    "blend_norm",
+    "choose",
+    "composition_attention",
+    "gather_children",
+    "is_available",
+    "nearest_greater",
+    "range_logsumexp",
+    "residual_norm",
+]

@@ -1,0 +1,139 @@
+"""Bias, exact GELU and dropout in one pass; the backward pass computes the activation anew from its input."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .dropout import check_dropout, dropout_factor, dropout_factor_reference
+from .launch import on_device_of, operator, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for, wrap_triton
+
+LARGEST_BLOCK = 1024
+
+
+def bias_gelu_reference(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: int = 0) -> Tensor:
+    """The definition of `bias_gelu`."""
+    activated = F.gelu(x + bias)
+    if dropout_p:
+        activated = activated * dropout_factor_reference(activated, seed, dropout_p)
+    return activated.to(x.dtype)
+
+
+def bias_gelu(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: int = 0) -> Tensor:
+    """``dropout(gelu(x + bias))``, the GELU by the error function, not its approximation by a tanh.
+
+    Args:
+        x: ``(..., size)``.
+        bias: ``(size,)``.
+        dropout_p: probability with which a value is dropped, in 0 ... 1, without 1.
+        seed: of dropout; the same seed drops the same values.
+
+    Returns:
+        ``(..., size)`` in the dtype of ``x``.
+    """
+    check_dropout(dropout_p)
+    if not runs_fused(x):
+        return bias_gelu_reference(x, bias, dropout_p, seed)
+    return _bias_gelu(x.contiguous(), bias.contiguous(), dropout_p, seed)
+
+
+@triton.jit
+def _place(rows, per_program, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """This program's columns, whether they exist, and its first and last row. Programs go along a row first."""
+    blocks: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
+    group = (tl.program_id(0) // blocks).to(tl.int64)
+    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    return group, column, column < SIZE, group * per_program, tl.minimum((group + 1) * per_program, rows)
+
+
+@triton.jit(do_not_specialize=["seed", "rows", "per_program"])
+def _bias_gelu_kernel(
+    x, bias, out, rows, per_program, seed, p, SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr
+):
+    _, column, inside, first, last = _place(rows, per_program, SIZE, BLOCK)
+    biases = tl.load(bias + column, mask=inside, other=0).to(tl.float32)
+    for row in range(first, last):
+        offsets = row * SIZE + column
+        values = tl.load(x + offsets, mask=inside, other=0).to(tl.float32) + biases
+        activated = values * 0.5 * (1 + tl.erf(values * 0.7071067811865476))
+        if DROPOUT:
+            activated *= dropout_factor(offsets, seed, p)
+        tl.store(out + offsets, activated.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["seed", "rows", "per_program"])
+def _bias_gelu_backward_kernel(
+    upstream, x, bias, grad, partial, rows, per_program, seed, p,
+    SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    group, column, inside, first, last = _place(rows, per_program, SIZE, BLOCK)
+    biases = tl.load(bias + column, mask=inside, other=0).to(tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    for row in range(first, last):
+        offsets = row * SIZE + column
+        values = tl.load(x + offsets, mask=inside, other=0).to(tl.float32) + biases
+        below = 0.5 * (1 + tl.erf(values * 0.7071067811865476))  # the normal distribution, and below its density
+        density = 0.3989422804014327 * tl.exp(-0.5 * values * values)
+        arriving = tl.load(upstream + offsets, mask=inside, other=0).to(tl.float32) * (below + values * density)
+        if DROPOUT:
+            arriving *= dropout_factor(offsets, seed, p)
+        tl.store(grad + offsets, arriving.to(grad.dtype.element_ty), mask=inside)
+        total += arriving
+    tl.store(partial + group * SIZE + column, total, mask=inside)
+
+
+def _grid(x: Tensor) -> tuple[int, int, int, int]:
+    """Rows, rows a program, groups of so many rows, columns a program."""
+    rows = x.numel() // max(x.shape[-1], 1)
+    per_program = rows_per_program(rows)
+    return rows, per_program, -(-rows // per_program), min(power_of_2(x.shape[-1]), LARGEST_BLOCK)
+
+
+@operator("fast_r2d2::bias_gelu", mutates_args=())
+def _bias_gelu(x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> Tensor:
+    rows, per_program, groups, block = _grid(x)
+    out = torch.empty_like(x)
+    if rows:
+        with on_device_of(x):
+            wrap_triton(_bias_gelu_kernel)[(groups * -(-len(bias) // block),)](
+                x, bias, out, rows, per_program, seed, dropout_p,
+                SIZE=len(bias), DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+            )  # fmt: skip
+    return out
+
+
+@operator("fast_r2d2::bias_gelu_backward", mutates_args=())
+def _bias_gelu_backward(
+    upstream: Tensor, x: Tensor, bias: Tensor, dropout_p: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    rows, per_program, groups, block = _grid(x)
+    grad = torch.empty_like(x)
+    partial = x.new_empty(groups, len(bias), dtype=torch.float32)
+    if rows:
+        with on_device_of(x):
+            wrap_triton(_bias_gelu_backward_kernel)[(groups * -(-len(bias) // block),)](
+                upstream.contiguous(), x, bias, grad, partial, rows, per_program, seed, dropout_p,
+                SIZE=len(bias), DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+            )  # fmt: skip
+    return grad, partial.sum(0).to(bias.dtype)
+
+
+@_bias_gelu.register_fake
+def _(x, bias, dropout_p, seed):
+    return torch.empty_like(x)
+
+
+@_bias_gelu_backward.register_fake
+def _(upstream, x, bias, dropout_p, seed):
+    return torch.empty_like(x), torch.empty_like(bias)
+
+
+def _save(ctx, inputs, output):
+    x, bias, *ctx.dropout = inputs
+    ctx.save_for_backward(x, bias)
+
+
+def _differentiate(ctx, upstream):
+    return *_bias_gelu_backward(upstream, *ctx.saved_tensors, *ctx.dropout), None, None
+
+
+_bias_gelu.register_autograd(_differentiate, setup_context=_save)

@@ -1,0 +1,165 @@
+"""A parent from its contextualised children: softmax of two logits, weighted sum, layer norm, in one pass."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, warps_for, wrap_triton
+
+
+def blend_norm_reference(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> Tensor:
+    """The definition of `blend_norm`."""
+    weights = weight_logits.softmax(-1)
+    blend = weights[:, :1] * left + weights[:, 1:] * right
+    return F.layer_norm(blend, blend.shape[-1:], eps=eps).to(left.dtype)
+
+
+def blend_norm(
+    weight_logits: Tensor,
+    left: Tensor,
+    right: Tensor,
+    eps: float,
+    out: Tensor | None = None,
+    rows: slice | None = None,
+) -> Tensor:
+    """``layer_norm(w[0] * left + w[1] * right)``, where ``w = softmax(weight_logits)``; no parameters in the norm.
+
+    Args:
+        weight_logits: ``(compositions, 2)``.
+        left, right: ``(compositions, size)``.
+        eps: added to the variance.
+        out: ``(num_nodes, size)``, a buffer to write the result to; only where no gradient is asked for.
+        rows: the rows of ``out`` to write to, as many as there are compositions.
+
+    Returns:
+        ``(compositions, size)`` in the dtype of ``left``; with ``out``, those rows of it.
+    """
+    if out is None:
+        if not runs_fused(left):
+            return blend_norm_reference(weight_logits, left, right, eps)
+        return _blend_norm(weight_logits.contiguous(), left.contiguous(), right.contiguous(), eps)[0]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (weight_logits, left, right, out)):
+        raise ValueError("what is written to out has no gradient: leave out away, or call under torch.no_grad()")
+    if rows.stop - rows.start != len(left) or not out.is_contiguous():
+        raise ValueError(f"out must be contiguous and rows {len(left)} long, got {rows}")
+    if not runs_fused(left):
+        out[rows] = blend_norm_reference(weight_logits, left, right, eps)
+    else:
+        _blend_norm_into(weight_logits.contiguous(), left.contiguous(), right.contiguous(), eps, out, rows.start)
+    return out[rows]
+
+
+@triton.jit
+def _weights(logits, row):
+    first, second = tl.load(logits + 2 * row).to(tl.float32), tl.load(logits + 2 * row + 1).to(tl.float32)
+    highest = tl.maximum(first, second)
+    first, second = tl.exp(first - highest), tl.exp(second - highest)
+    return first / (first + second), second / (first + second)
+
+
+@triton.jit(do_not_specialize=["start"])
+def _blend_norm_kernel(
+    logits, left, right, out, reciprocal, start, eps,
+    SIZE: tl.constexpr, KEEP_RECIPROCAL: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One composition."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside, offsets = column < SIZE, row * SIZE + column
+    of_left, of_right = _weights(logits, row)
+    blend = of_left * tl.load(left + offsets, mask=inside, other=0).to(tl.float32)
+    blend += of_right * tl.load(right + offsets, mask=inside, other=0).to(tl.float32)
+    centred = tl.where(inside, blend - tl.sum(blend) / SIZE, 0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + eps)
+    target = out + (start + row) * SIZE + column
+    tl.store(target, (centred * scale).to(out.dtype.element_ty), mask=inside)
+    if KEEP_RECIPROCAL:
+        tl.store(reciprocal + row, scale)
+
+
+@triton.jit
+def _blend_norm_backward_kernel(
+    upstream, logits, left, right, out, reciprocal, grad_logits, grad_left, grad_right,
+    SIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside, offsets = column < SIZE, row * SIZE + column
+    arriving = tl.load(upstream + offsets, mask=inside, other=0).to(tl.float32)
+    normed = tl.load(out + offsets, mask=inside, other=0).to(tl.float32)
+    centred = arriving - tl.sum(arriving) / SIZE - normed * (tl.sum(arriving * normed) / SIZE)
+    grad = tl.where(inside, centred * tl.load(reciprocal + row), 0)
+    of_left, of_right = _weights(logits, row)
+    tl.store(grad_left + offsets, (of_left * grad).to(grad_left.dtype.element_ty), mask=inside)
+    tl.store(grad_right + offsets, (of_right * grad).to(grad_right.dtype.element_ty), mask=inside)
+    difference = tl.load(left + offsets, mask=inside, other=0).to(tl.float32)
+    difference -= tl.load(right + offsets, mask=inside, other=0).to(tl.float32)
+    of_first = of_left * of_right * tl.sum(grad * difference)
+    tl.store(grad_logits + 2 * row, of_first.to(grad_logits.dtype.element_ty))
+    tl.store(grad_logits + 2 * row + 1, (-of_first).to(grad_logits.dtype.element_ty))
+
+
+def _options(size: int) -> dict:
+    return {"SIZE": size, "BLOCK": power_of_2(size), "num_warps": warps_for(power_of_2(size))}
+
+
+@operator("fast_r2d2::blend_norm", mutates_args=())
+def _blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    count, size = left.shape
+    out, reciprocal = torch.empty_like(left), left.new_empty(count, dtype=torch.float32)
+    if count:
+        with on_device_of(left):
+            wrap_triton(_blend_norm_kernel)[(count,)](
+                weight_logits, left, right, out, reciprocal, 0, eps, KEEP_RECIPROCAL=True, **_options(size)
+            )
+    return out, reciprocal
+
+
+@operator("fast_r2d2::blend_norm_into", mutates_args=("out",))
+def _blend_norm_into(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float, out: Tensor, start: int) -> None:
+    count, size = left.shape
+    if count:
+        with on_device_of(left):
+            wrap_triton(_blend_norm_kernel)[(count,)](
+                weight_logits, left, right, out, out, start, eps, KEEP_RECIPROCAL=False, **_options(size)
+            )
+
+
+@operator("fast_r2d2::blend_norm_backward", mutates_args=())
+def _blend_norm_backward(
+    upstream: Tensor, weight_logits: Tensor, left: Tensor, right: Tensor, out: Tensor, reciprocal: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    grads = torch.empty_like(weight_logits), torch.empty_like(left), torch.empty_like(right)
+    if len(left):
+        with on_device_of(left):
+            wrap_triton(_blend_norm_backward_kernel)[(len(left),)](
+                upstream.contiguous(), weight_logits, left, right, out, reciprocal, *grads, **_options(left.shape[1])
+            )
+    return grads
+
+
+@_blend_norm.register_fake
+def _(weight_logits, left, right, eps):
+    return torch.empty_like(left), left.new_empty(len(left), dtype=torch.float32)
+
+
+@_blend_norm_into.register_fake
+def _(weight_logits, left, right, eps, out, start):
+    return None
+
+
+@_blend_norm_backward.register_fake
+def _(upstream, weight_logits, left, right, out, reciprocal):
+    return torch.empty_like(weight_logits), torch.empty_like(left), torch.empty_like(right)
+
+
+def _save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:3], *output)
+    ctx.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
+
+
+def _differentiate(ctx, upstream, _):
+    return *_blend_norm_backward(upstream, *ctx.saved_tensors), None
+
+
+_blend_norm.register_autograd(_differentiate, setup_context=_save)

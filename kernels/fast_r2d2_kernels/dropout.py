@@ -1,0 +1,51 @@
+"""Dropout from a counter: a value's fate depends on the seed and the value's index alone, so no mask is stored.
+
+An index, modulo 2**32, is hashed twice under two keys from the seed, each time by MurmurHash3's finaliser; the
+value is dropped if the hash's 24 high bits, a fraction of one, lie below the probability.
+"""
+
+import torch
+from torch import Tensor
+
+from .launch import tl, triton
+
+LOW_BITS = 0xFFFFFFFF
+
+
+def check_dropout(p: float) -> None:
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout_p must be at least 0 and less than 1, got {p}")
+
+
+@triton.jit
+def _mix(bits):
+    bits = (bits ^ (bits >> 16)) * 0x85EBCA6B
+    bits = (bits ^ (bits >> 13)) * 0xC2B2AE35
+    return bits ^ (bits >> 16)
+
+
+@triton.jit
+def dropout_factor(index, seed, p):
+    """0 where the value of this index is dropped, ``1 / (1 - p)`` where it is kept; float32."""
+    seed = tl.cast(seed, tl.int64)
+    first_key = _mix(seed.to(tl.uint32) ^ 0x9E3779B9)
+    second_key = _mix(first_key ^ (seed >> 32).to(tl.uint32))
+    bits = _mix(_mix(index.to(tl.uint32) + first_key) ^ second_key)
+    dropped = (bits >> 8).to(tl.float32) < p * 16777216.0
+    return tl.where(dropped, 0.0, 1 / (1 - p))
+
+
+def dropout_factor_reference(like: Tensor, seed: int, p: float) -> Tensor:
+    """The factors of every value of a tensor, in its shape and dtype; index 0 is its first value."""
+
+    def mix(bits: Tensor) -> Tensor:
+        bits = ((bits ^ (bits >> 16)) * 0x85EBCA6B) & LOW_BITS
+        bits = ((bits ^ (bits >> 13)) * 0xC2B2AE35) & LOW_BITS
+        return bits ^ (bits >> 16)
+
+    first_key = mix(torch.tensor((seed & LOW_BITS) ^ 0x9E3779B9, device=like.device))
+    second_key = mix(first_key ^ (seed >> 32 & LOW_BITS))
+    index = torch.arange(like.numel(), device=like.device).view(like.shape)
+    bits = mix(mix((index + first_key) & LOW_BITS) ^ second_key)
+    is_kept = bits >> 8 >= torch.tensor(p, dtype=torch.float32, device=like.device) * 2**24
+    return is_kept.to(like.dtype) / (1 - p)

@@ -1,0 +1,122 @@
+"""The input of a batch of compositions: task tokens repeated, then the left and the right children's vectors.
+
+A node may be the child of many compositions. Its gradient is summed over them in order, without atomic additions,
+so that training on a GPU can be repeated to the bit.
+"""
+
+import torch
+from torch import Tensor
+
+from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, warps_for, wrap_triton
+
+
+def gather_children_reference(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """The definition of `gather_children`."""
+    repeated = tasks.to(nodes.dtype)[:, None].expand(-1, len(left), -1)
+    return torch.cat([repeated, nodes[left][None], nodes[right][None]])
+
+
+def gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """
+    Args:
+        nodes: ``(num_nodes, size)``.
+        tasks: ``(tasks, size)``.
+        left, right: ``(compositions,)`` long, rows of ``nodes``; not checked.
+
+    Returns:
+        ``(tasks + 2, compositions, size)`` in the dtype of ``nodes``.
+    """
+    if left.shape != right.shape or nodes.shape[1] != tasks.shape[1]:
+        raise ValueError(f"shapes do not fit: {nodes.shape}, {tasks.shape}, {left.shape}, {right.shape}")
+    if not runs_fused(nodes):
+        return gather_children_reference(nodes, tasks, left, right)
+    return _gather_children(nodes.contiguous(), tasks.contiguous(), left.contiguous(), right.contiguous())
+
+
+@triton.jit(do_not_specialize=["count"])
+def _gather_kernel(nodes, tasks, left, right, out, count, TASKS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """All tokens of one composition."""
+    composition = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < SIZE
+    out += composition * SIZE + column
+    plane = tl.cast(count, tl.int64) * SIZE
+    for task in tl.static_range(TASKS):
+        values = tl.load(tasks + task * SIZE + column, mask=inside)
+        tl.store(out + task * plane, values.to(out.dtype.element_ty), mask=inside)
+    values = tl.load(nodes + tl.load(left + composition).to(tl.int64) * SIZE + column, mask=inside)
+    tl.store(out + TASKS * plane, values, mask=inside)
+    values = tl.load(nodes + tl.load(right + composition).to(tl.int64) * SIZE + column, mask=inside)
+    tl.store(out + (TASKS + 1) * plane, values, mask=inside)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _gather_backward_kernel(upstream, nodes, order, grad, count, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """The gradient of one node, by the program at its first place among ``count`` sorted uses."""
+    place = tl.program_id(0)
+    node = tl.load(nodes + place)
+    before = tl.load(nodes + place - 1, mask=place > 0, other=-1)
+    if node != before:
+        column = tl.arange(0, BLOCK)
+        total = tl.zeros([BLOCK], tl.float32)
+        current = node
+        while current == node:
+            source = upstream + tl.load(order + place) * SIZE + column
+            total += tl.load(source, mask=column < SIZE, other=0).to(tl.float32)
+            place += 1
+            current = tl.load(nodes + place, mask=place < count, other=-1)
+        tl.store(grad + node * SIZE + column, total.to(grad.dtype.element_ty), mask=column < SIZE)
+
+
+@operator("fast_r2d2::gather_children", mutates_args=())
+def _gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    num_tasks, size = tasks.shape
+    block = power_of_2(size)
+    out = nodes.new_empty(num_tasks + 2, len(left), size)
+    if len(left):
+        with on_device_of(nodes):
+            wrap_triton(_gather_kernel)[(len(left),)](
+                nodes, tasks, left, right, out, len(left),
+                TASKS=num_tasks, SIZE=size, BLOCK=block, num_warps=warps_for(block),
+            )  # fmt: skip
+    return out
+
+
+@operator("fast_r2d2::gather_children_backward", mutates_args=())
+def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num_nodes: int) -> Tensor:
+    size = upstream.shape[2]
+    block = power_of_2(size)
+    grad = upstream.new_zeros(num_nodes, size)
+    if len(left):
+        nodes, order = torch.cat([left, right]).sort(stable=True)
+        children = upstream[-2:].contiguous()
+        with on_device_of(upstream):
+            wrap_triton(_gather_backward_kernel)[(len(nodes),)](
+                children, nodes, order, grad, len(nodes), SIZE=size, BLOCK=block, num_warps=warps_for(block)
+            )
+    return grad
+
+
+@_gather_children.register_fake
+def _(nodes, tasks, left, right):
+    return nodes.new_empty(len(tasks) + 2, len(left), nodes.shape[1])
+
+
+@_gather_children_backward.register_fake
+def _(upstream, left, right, num_nodes):
+    return upstream.new_zeros(num_nodes, upstream.shape[2])
+
+
+def _save(ctx, inputs, output):
+    nodes, tasks, *children = inputs
+    ctx.num_nodes, ctx.task_dtype = len(nodes), tasks.dtype
+    ctx.save_for_backward(*children)
+
+
+def _differentiate(ctx, upstream):
+    of_nodes = _gather_children_backward(upstream, *ctx.saved_tensors, ctx.num_nodes)
+    of_tasks = upstream[:-2].sum(1, dtype=torch.float32).to(ctx.task_dtype)
+    return of_nodes, of_tasks, None, None
+
+
+_gather_children.register_autograd(_differentiate, setup_context=_save)

@@ -1,0 +1,112 @@
+"""``logsumexp`` of many ranges of one tensor, each summed by itself: nothing outside a range enters its sum."""
+
+import torch
+from torch import Tensor
+
+from .launch import on_device_of, operator, runs_fused, tl, triton, wrap_triton
+
+BLOCK = 256
+
+
+def range_logsumexp_reference(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """The definition of `range_logsumexp`, with a mask ``(ranges, values)``."""
+    position = torch.arange(len(values), device=values.device)
+    inside = (first[:, None] <= position) & (position <= last[:, None])
+    values = values.to(torch.promote_types(values.dtype, torch.float32))
+    return torch.where(inside, values, float("-inf")).logsumexp(1)
+
+
+def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """``logsumexp(values[first ... last])`` in nats, for many ranges.
+
+    Every range is read once a pass, by a program of its own. So the cost is the sum of the ranges' lengths: for the
+    spans of ``n`` tokens' tree ``n * log(n)`` when it is balanced and ``n * n / 2`` when it is a chain. Gradients are
+    added up atomically: their last bits may differ from run to run.
+
+    Args:
+        values: ``(num_values,)``; -inf is a value like any other.
+        first, last: ``(ranges,)`` long, ends of the ranges, inclusive; not checked. Empty ranges give -inf.
+
+    Returns:
+        ``(ranges,)`` float32.
+    """
+    if values.dim() != 1 or first.shape != last.shape:
+        raise ValueError(f"shapes do not fit: {values.shape}, {first.shape}, {last.shape}")
+    if not runs_fused(values):
+        return range_logsumexp_reference(values, first, last)
+    return _range_logsumexp(values.contiguous(), first.contiguous(), last.contiguous())
+
+
+@triton.jit
+def _range_logsumexp_kernel(values, first, last, out, BLOCK: tl.constexpr):
+    """One range, read twice: for its maximum, then for its sum relative to that."""
+    place = tl.program_id(0)
+    start, stop = tl.load(first + place), tl.load(last + place) + 1
+    highest = tl.full([BLOCK], float("-inf"), tl.float32)
+    for begin in range(start, stop, BLOCK):
+        position = begin + tl.arange(0, BLOCK)
+        value = tl.load(values + position, mask=position < stop, other=float("-inf")).to(tl.float32)
+        highest = tl.maximum(highest, value)
+    top = tl.max(highest, 0)
+    top = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.zeros([BLOCK], tl.float32)
+    for begin in range(start, stop, BLOCK):
+        position = begin + tl.arange(0, BLOCK)
+        value = tl.load(values + position, mask=position < stop, other=float("-inf")).to(tl.float32)
+        total += tl.exp(value - top)
+    tl.store(out + place, top + tl.log(tl.sum(total, 0)))
+
+
+@triton.jit
+def _range_logsumexp_backward_kernel(upstream, values, first, last, out, grad, BLOCK: tl.constexpr):
+    """One range: the softmax of its values."""
+    place = tl.program_id(0)
+    start, stop = tl.load(first + place), tl.load(last + place) + 1
+    arriving, total = tl.load(upstream + place), tl.load(out + place)
+    total = tl.where(total == float("-inf"), 0.0, total)
+    for begin in range(start, stop, BLOCK):
+        position = begin + tl.arange(0, BLOCK)
+        value = tl.load(values + position, mask=position < stop, other=float("-inf")).to(tl.float32)
+        tl.atomic_add(grad + position, arriving * tl.exp(value - total), mask=position < stop, sem="relaxed")
+
+
+@operator("fast_r2d2::range_logsumexp", mutates_args=())
+def _range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    out = values.new_empty(len(first), dtype=torch.float32)
+    if len(first):
+        with on_device_of(values):
+            wrap_triton(_range_logsumexp_kernel)[(len(first),)](values, first, last, out, BLOCK=BLOCK, num_warps=2)
+    return out
+
+
+@operator("fast_r2d2::range_logsumexp_backward", mutates_args=())
+def _range_logsumexp_backward(upstream: Tensor, values: Tensor, first: Tensor, last: Tensor, out: Tensor) -> Tensor:
+    grad = torch.zeros_like(values, dtype=torch.float32)
+    if len(first):
+        with on_device_of(values):
+            wrap_triton(_range_logsumexp_backward_kernel)[(len(first),)](
+                upstream.contiguous(), values, first, last, out, grad, BLOCK=BLOCK, num_warps=2
+            )
+    return grad
+
+
+@_range_logsumexp.register_fake
+def _(values, first, last):
+    return values.new_empty(len(first), dtype=torch.float32)
+
+
+@_range_logsumexp_backward.register_fake
+def _(upstream, values, first, last, out):
+    return torch.empty_like(values, dtype=torch.float32)
+
+
+def _save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs, output)
+
+
+def _differentiate(ctx, upstream):
+    grad = _range_logsumexp_backward(upstream, *ctx.saved_tensors)
+    return grad.to(ctx.saved_tensors[0].dtype), None, None
+
+
+_range_logsumexp.register_autograd(_differentiate, setup_context=_save)

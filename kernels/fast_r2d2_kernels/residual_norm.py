@@ -1,0 +1,154 @@
+"""Bias, dropout, residual and layer norm in one pass: the end of both halves of a Transformer layer.
+
+The backward pass needs the output and one reciprocal deviation a row; what was normalised is not kept.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .dropout import check_dropout, dropout_factor, dropout_factor_reference
+from .launch import on_device_of, operator, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for, wrap_triton
+
+
+def residual_norm_reference(
+    update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float = 0.0, seed: int = 0
+) -> Tensor:
+    """The definition of `residual_norm`."""
+    update = update + bias
+    if dropout_p:
+        update = update * dropout_factor_reference(update, seed, dropout_p)
+    return F.layer_norm(residual + update, bias.shape, eps=eps).to(residual.dtype)
+
+
+def residual_norm(
+    update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float = 0.0, seed: int = 0
+) -> Tensor:
+    """``layer_norm(residual + dropout(update + bias))``, a layer norm without parameters.
+
+    Args:
+        update, residual: ``(..., size)``.
+        bias: ``(size,)``.
+        eps: added to the variance.
+        dropout_p: probability with which a value is dropped, in 0 ... 1, without 1.
+        seed: of dropout; the same seed drops the same values.
+
+    Returns:
+        ``(..., size)`` in the dtype of ``residual``.
+    """
+    check_dropout(dropout_p)
+    if update.shape != residual.shape:
+        raise ValueError(f"update and residual must have one shape, got {update.shape} and {residual.shape}")
+    if not runs_fused(update):
+        return residual_norm_reference(update, bias, residual, eps, dropout_p, seed)
+    return _residual_norm(update.contiguous(), bias.contiguous(), residual.contiguous(), eps, dropout_p, seed)[0]
+
+
+@triton.jit(do_not_specialize=["seed"])
+def _residual_norm_kernel(
+    update, bias, residual, out, reciprocal, eps, seed, p,
+    SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One row."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside, offsets = column < SIZE, row * SIZE + column
+    values = tl.load(update + offsets, mask=inside, other=0).to(tl.float32)
+    values += tl.load(bias + column, mask=inside, other=0).to(tl.float32)
+    if DROPOUT:
+        values *= dropout_factor(offsets, seed, p)
+    values += tl.load(residual + offsets, mask=inside, other=0).to(tl.float32)
+    centred = tl.where(inside, values - tl.sum(values) / SIZE, 0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + eps)
+    tl.store(out + offsets, (centred * scale).to(out.dtype.element_ty), mask=inside)
+    tl.store(reciprocal + row, scale)
+
+
+@triton.jit(do_not_specialize=["seed", "rows", "per_program"])
+def _residual_norm_backward_kernel(
+    upstream, out, reciprocal, grad_update, grad_residual, partial, rows, per_program, seed, p,
+    SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Some rows, and their sum for the bias. Without dropout both addends have one gradient, written once."""
+    program = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < SIZE
+    total = tl.zeros([BLOCK], tl.float32)
+    for row in range(program * per_program, tl.minimum((program + 1) * per_program, rows)):
+        offsets = row * SIZE + column
+        arriving = tl.load(upstream + offsets, mask=inside, other=0).to(tl.float32)
+        normed = tl.load(out + offsets, mask=inside, other=0).to(tl.float32)
+        centred = arriving - tl.sum(arriving) / SIZE - normed * (tl.sum(arriving * normed) / SIZE)
+        grad = centred * tl.load(reciprocal + row)
+        tl.store(grad_residual + offsets, grad.to(grad_residual.dtype.element_ty), mask=inside)
+        if DROPOUT:
+            grad *= dropout_factor(offsets, seed, p)
+            tl.store(grad_update + offsets, grad.to(grad_update.dtype.element_ty), mask=inside)
+        total += grad
+    tl.store(partial + program * SIZE + column, total, mask=inside)
+
+
+@operator("fast_r2d2::residual_norm", mutates_args=())
+def _residual_norm(
+    update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    size = len(bias)
+    out = torch.empty_like(residual)
+    reciprocal = torch.empty(update.shape[:-1], dtype=torch.float32, device=update.device)
+    if reciprocal.numel():
+        block = power_of_2(size)
+        with on_device_of(update):
+            wrap_triton(_residual_norm_kernel)[(reciprocal.numel(),)](
+                update, bias, residual, out, reciprocal, eps, seed, dropout_p,
+                SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+            )  # fmt: skip
+    return out, reciprocal
+
+
+@operator("fast_r2d2::residual_norm_backward", mutates_args=())
+def _residual_norm_backward(
+    upstream: Tensor, out: Tensor, reciprocal: Tensor, update_dtype: torch.dtype, dropout_p: float, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of update (empty if it is that of residual), bias (float32) and residual."""
+    rows, size = reciprocal.numel(), out.shape[-1]
+    per_program = rows_per_program(rows)
+    programs = -(-rows // per_program)
+    grad_residual = torch.empty_like(out)
+    grad_update = out.new_empty(out.shape if dropout_p else [0], dtype=update_dtype)
+    partial = out.new_empty(programs, size, dtype=torch.float32)
+    if rows:
+        block = power_of_2(size)
+        with on_device_of(out):
+            wrap_triton(_residual_norm_backward_kernel)[(programs,)](
+                upstream.contiguous(), out, reciprocal, grad_update, grad_residual, partial, rows, per_program,
+                seed, dropout_p, SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+            )  # fmt: skip
+    return grad_update, partial.sum(0), grad_residual
+
+
+@_residual_norm.register_fake
+def _(update, bias, residual, eps, dropout_p, seed):
+    return torch.empty_like(residual), update.new_empty(update.shape[:-1], dtype=torch.float32)
+
+
+@_residual_norm_backward.register_fake
+def _(upstream, out, reciprocal, update_dtype, dropout_p, seed):
+    grad_update = out.new_empty(out.shape if dropout_p else [0], dtype=update_dtype)
+    return grad_update, out.new_empty(out.shape[-1:], dtype=torch.float32), torch.empty_like(out)
+
+
+def _save(ctx, inputs, output):
+    update, bias, _, _, *ctx.dropout = inputs
+    ctx.dtypes = update.dtype, bias.dtype
+    ctx.save_for_backward(*output)
+    ctx.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
+
+
+def _differentiate(ctx, upstream, _):
+    update_dtype, bias_dtype = ctx.dtypes
+    grads = _residual_norm_backward(upstream, *ctx.saved_tensors, update_dtype, *ctx.dropout)
+    grad_update = grads[0] if ctx.dropout[0] else grads[2].to(update_dtype)
+    return grad_update, grads[1].to(bias_dtype), grads[2], None, None, None
+
+
+_residual_norm.register_autograd(_differentiate, setup_context=_save)

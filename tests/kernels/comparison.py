@@ -1,0 +1,57 @@
+"""How an op is compared with its reference: values and every gradient, by relative error against float64."""
+
+import os
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+# The interpreter's arithmetic in bfloat16 is not the GPU's.
+DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(hash((shape, seed)))
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def relative_error(value: Tensor, expected: Tensor) -> float:
+    """Root mean square of the difference over that of what is expected; NaN counts as infinite."""
+    assert value.shape == expected.shape
+    value, expected = value.detach().double().cpu(), expected.detach().double().cpu()
+    if value.equal(expected):
+        return 0.0
+    error = (value - expected).norm() / expected.norm()
+    return float("inf") if error.isnan() else error.item()
+
+
+def results(op: Callable, inputs: tuple, device: str, dtype: torch.dtype) -> list[Tensor]:
+    """Outputs of ``op``, then gradients of all inputs in floating point, for gradients drawn for the outputs."""
+    inputs = [x.to(device) if isinstance(x, Tensor) else x for x in inputs]
+    moved = [x.to(dtype).requires_grad_() if _is_real(x) else x for x in inputs]
+    outputs = op(*moved)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    wanted = [x for x in outputs if _is_real(x)]
+    arriving = [draw(*x.shape, seed=-1).to(DTYPES[1]).to(x) for x in wanted]  # exact in every dtype but bfloat16
+    torch.autograd.backward(wanted, arriving)
+    return [*outputs, *(x.grad for x in moved if _is_real(x))]
+
+
+def largest_error(op: Callable, reference: Callable, inputs: tuple, dtype: torch.dtype) -> float:
+    """Of all outputs and gradients; the reference gets the inputs as ``dtype`` rounds them."""
+    rounded = tuple(x.to(dtype).double() if _is_real(x) else x for x in inputs)
+    ours = results(op, rounded, DEVICE, dtype)
+    expected = results(reference, rounded, "cpu", torch.float64)
+    assert len(ours) == len(expected)
+    return max(relative_error(a, b) for a, b in zip(ours, expected, strict=True))
+
+
+def assert_close(op: Callable, reference: Callable, inputs: tuple, dtype: torch.dtype) -> None:
+    error = largest_error(op, reference, inputs, dtype)
+    assert error <= TOLERANCE[dtype], f"relative error {error:.1e} in {dtype}"
+
+
+def _is_real(value) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()

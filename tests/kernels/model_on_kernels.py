@@ -1,0 +1,100 @@
+"""The whole model on fused kernels, by Triton's interpreter; run by `test_model.py` in a process of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def model_of(case: dict, kernels: str) -> FastR2D2ForPreTraining:
+    config = convert_config(case["config"])
+    config.composition_kernels = kernels
+    weights = convert_state_dict(load_file(GOLDEN / case["weights"]), config)
+    return FastR2D2ForPreTraining.from_pretrained(None, config=config, state_dict=weights, dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("name", ["len5_batch2", "len1"])
+def test_reference_cases_are_right(name):
+    case = json.loads((GOLDEN / "cases" / f"{name}.json").read_text())
+    arrays = load_file(GOLDEN / case["arrays"])
+    inputs = {key: torch.tensor(case[key]) for key in ("input_ids", "attention_mask")}
+    model = model_of(case, "triton").model
+    for encoding in ("forced", "chart"):
+        ours = model(**inputs, encoding=encoding).pooler_output.double()
+        error = (ours - arrays[f"{encoding}_root"]).abs() / (1 + arrays[f"{encoding}_root"].abs())
+        assert error.max() < 1e-4
+
+
+def test_losses_and_all_gradients_are_those_of_torch():
+    case = json.loads((GOLDEN / "cases" / "len5_batch2.json").read_text())
+    inputs = {key: torch.tensor(case[key]) for key in ("input_ids", "attention_mask")}
+    results = {}
+    for kernels in ("torch", "triton"):
+        model = model_of(case, kernels)
+        output = model(**inputs)
+        output.loss.backward()
+        results[kernels] = output, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    torch.testing.assert_close(results["triton"][0].loss, results["torch"][0].loss, rtol=1e-5, atol=1e-5)
+    ours, theirs = results["triton"][1], results["torch"][1]
+    assert ours.keys() == theirs.keys()
+    size = {name: gradient.square().mean().sqrt() for name, gradient in theirs.items()}
+    for name in ours:  # that of the score's bias is zero but for rounding: shifting all scores changes nothing
+        error = (ours[name] - theirs[name]).square().mean().sqrt()
+        assert error < 1e-4 * size[name] + 1e-6 * max(size.values()), name
+
+
+def small(**options) -> FastR2D2Config:
+    """The interpreter takes about a millisecond for every program, of which a step has hundreds."""
+    sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "window_size": 2}
+    parser = {"parser_embedding_size": 8, "parser_hidden_size": 8, "parser_num_layers": 1}
+    return FastR2D2Config(**sizes, **parser, intermediate_size=32, **options)
+
+
+WITHOUT_CHANCE = {
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0,
+    "split_noise": 0.0, "choice_noise": 0.0,
+}  # fmt: skip
+
+
+def test_training_follows_the_same_curve():
+    ids, curves = torch.tensor([[20, 21, 22, 23]]), {}
+    for kernels in ("torch", "triton"):
+        torch.manual_seed(1)
+        model = FastR2D2ForPreTraining(small(composition_kernels=kernels, **WITHOUT_CHANCE)).train()
+        optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-2), []
+        for _ in range(15):
+            loss = model(ids).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        curves[kernels] = torch.tensor(losses)
+    assert curves["torch"][-1] < 0.8 * curves["torch"][0]
+    torch.testing.assert_close(curves["triton"], curves["torch"], rtol=1e-3, atol=1e-3)
+
+
+def test_dropout_and_noise_train_and_repeat():
+    torch.manual_seed(0)
+    model = FastR2D2ForPreTraining(small(composition_kernels="triton")).train()
+    ids = torch.tensor([[20, 21, 22, 23]])
+
+    def losses(checkpointing: bool) -> tuple[float, torch.Tensor]:
+        torch.manual_seed(3)
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        loss = model(ids).loss
+        loss.backward()
+        gradient = model.model.composition.blend.weight.grad.clone()
+        model.zero_grad()
+        return loss.item(), gradient
+
+    first, second, checkpointed = losses(False), losses(False), losses(True)
+    assert first[0] == second[0] == checkpointed[0]
+    assert torch.equal(first[1], second[1]) and torch.allclose(first[1], checkpointed[1], atol=1e-6)

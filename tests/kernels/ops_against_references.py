@@ -1,0 +1,294 @@
+"""Every op against its reference, on a GPU or, with ``TRITON_INTERPRET=1``, in Triton's interpreter.
+
+Which of both is settled when kernels are decorated; so this file runs in a process of its own, which
+`test_interpreter.py` and `test_gpu.py` start.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.library import opcheck
+
+import fast_r2d2_kernels as kernels
+from fast_r2d2_kernels.attention import composition_attention_reference
+from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
+from fast_r2d2_kernels.blend_norm import blend_norm_reference
+from fast_r2d2_kernels.choice import choose_reference
+from fast_r2d2_kernels.gather import gather_children_reference
+from fast_r2d2_kernels.nearest_greater import nearest_greater_reference
+from fast_r2d2_kernels.range_logsumexp import range_logsumexp_reference
+from fast_r2d2_kernels.residual_norm import residual_norm_reference
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from comparison import DEVICE, DTYPES, assert_close, draw  # noqa: E402
+
+torch.set_num_threads(1)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype)[6:])
+each_dropout = pytest.mark.parametrize("dropout_p", [0.0, 0.3])
+INF = float("inf")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def new_memory_is_poisoned():
+    """`torch.empty` gives NaN, so that a value that no kernel wrote is seen."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.empty(1).isnan()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def with_options(function, *options, **keywords):
+    """``function`` of its tensors alone."""
+    return lambda *tensors: function(*tensors, *options, **keywords)
+
+
+def test_there_is_something_to_run_the_kernels_on():
+    assert kernels.is_available()
+
+
+@each_dtype
+@each_dropout
+@pytest.mark.parametrize(
+    ("tasks", "count", "heads", "head_size"),
+    [(2, 17, 2, 12), (1, 3, 5, 8), (0, 1, 3, 32), (2, 0, 2, 12), (1, 70, 1, 24), (2, 2, 1, 128), (1, 33, 2, 64)],
+)
+def test_attention(tasks, count, heads, head_size, dropout_p, dtype):
+    tensors = draw(tasks + 2, count, 3 * heads * head_size), draw(tasks + 2, 3 * heads * head_size, seed=1)
+    options = heads, dropout_p, 7
+    op = with_options(kernels.composition_attention, *options)
+    assert_close(op, with_options(composition_attention_reference, *options), tensors, dtype)
+
+
+def test_attention_weighs_large_scores_without_overflow():
+    projected = 100 * draw(3, 5, 72)
+    op, reference = (with_options(f, 2) for f in (kernels.composition_attention, composition_attention_reference))
+    assert_close(op, reference, (projected, draw(3, 72)), torch.float32)
+
+
+@each_dtype
+@each_dropout
+@pytest.mark.parametrize("shape", [(2, 17, 24), (3, 40), (1, 96), (0, 24), (2, 0, 40)], ids=str)
+def test_residual_norm(shape, dropout_p, dtype):
+    tensors = draw(*shape), draw(shape[-1]), draw(*shape, seed=1)
+    options = 1e-5, dropout_p, 3
+    assert_close(
+        with_options(kernels.residual_norm, *options), with_options(residual_norm_reference, *options), tensors, dtype
+    )
+
+
+@each_dtype
+@each_dropout
+@pytest.mark.parametrize("shape", [(2, 17, 24), (3, 40), (1, 1500), (0, 24), (2, 0, 40)], ids=str)
+def test_bias_gelu(shape, dropout_p, dtype):
+    tensors, options = (3 * draw(*shape), draw(shape[-1])), (dropout_p, 5)
+    assert_close(with_options(kernels.bias_gelu, *options), with_options(bias_gelu_reference, *options), tensors, dtype)
+
+
+@each_dtype
+@pytest.mark.parametrize(("tasks", "count", "size"), [(2, 17, 24), (1, 3, 40), (0, 1, 96), (2, 0, 24)])
+def test_gather_children(tasks, count, size, dtype):
+    """With five nodes, some are the children of many compositions and some of none."""
+    left, right = torch.randint(5, (2, count), generator=torch.Generator().manual_seed(0))
+    tensors = draw(5, size), draw(tasks, size, seed=1), left, right
+    assert_close(kernels.gather_children, gather_children_reference, tensors, dtype)
+
+
+def test_one_node_may_be_both_children_of_all_compositions():
+    ids = torch.zeros(7, dtype=torch.long)
+    assert_close(
+        kernels.gather_children, gather_children_reference, (draw(1, 24), draw(2, 24), ids, ids), torch.float32
+    )
+
+
+@each_dtype
+@pytest.mark.parametrize(("count", "size"), [(17, 24), (3, 40), (1, 96), (0, 24)])
+def test_blend_norm(count, size, dtype):
+    tensors = draw(count, 2), draw(count, size), draw(count, size, seed=1)
+    assert_close(with_options(kernels.blend_norm, 1e-5), with_options(blend_norm_reference, 1e-5), tensors, dtype)
+
+
+def test_blend_norm_writes_into_the_rows_of_a_buffer_and_no_others():
+    logits, left, right = (x.float().to(DEVICE) for x in (draw(3, 2), draw(3, 24), draw(3, 24, seed=1)))
+    buffer = torch.zeros(7, 24, device=DEVICE)
+    returned = kernels.blend_norm(logits, left, right, 1e-5, out=buffer, rows=slice(2, 5))
+    assert buffer[2:5].equal(kernels.blend_norm(logits, left, right, 1e-5))
+    assert returned.data_ptr() == buffer[2].data_ptr()
+    assert not buffer[:2].any() and not buffer[5:].any()
+
+
+def test_blend_norm_refuses_a_buffer_where_a_gradient_is_asked_for():
+    left = torch.zeros(1, 8, device=DEVICE, requires_grad=True)
+    with pytest.raises(ValueError, match="no gradient"):
+        kernels.blend_norm(left[:, :2], left, left, 1e-5, out=torch.zeros(1, 8, device=DEVICE), rows=slice(0, 1))
+
+
+@each_dtype
+@pytest.mark.parametrize("scale", [0, 2])
+@pytest.mark.parametrize(("cells", "count", "size"), [(17, 4, 24), (3, 5, 40), (1, 1, 96), (0, 4, 24), (5, 17, 8)])
+def test_choice(cells, count, size, scale, dtype):
+    noise = (scale * draw(cells, count, seed=1)).to(dtype) if scale else None
+    assert_close(*choices(noise), (draw(cells, count, size), draw(cells, count)), dtype)
+
+
+def choices(noise: torch.Tensor | None) -> list:
+    """The op and its reference under some noise, functions of vectors and candidates."""
+    return [
+        lambda v, c, f=f: f(v, c, None if noise is None else noise.to(c)) for f in (kernels.choose, choose_reference)
+    ]
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(-3, 0), st.sampled_from([0.0, -INF])), min_size=1, max_size=6))
+def test_a_forbidden_candidate_is_never_chosen_and_the_first_of_equal_ones_is(drawn):
+    drawn[0] = (drawn[0][0], 0.0)
+    candidates, noise = torch.tensor(drawn, dtype=torch.float32, device=DEVICE).t()[:, None]
+    vectors = draw(1, len(drawn), 8).float().to(DEVICE)
+    vector, log_prob, chosen = kernels.choose(vectors, candidates, noise)
+    best = max(range(len(drawn)), key=lambda number: (sum(drawn[number]), -number))
+    assert (chosen.item(), log_prob.item()) == (best, drawn[best][0])
+    assert vector.equal(vectors[:, best])
+
+
+def test_impossible_candidates_have_no_gradient_and_no_nan():
+    candidates = torch.tensor([[-INF, -1.0, -2.0, -INF]], dtype=torch.float64)
+    noise = torch.tensor([[0.0, -INF, 0.0, 0.0]])
+    assert_close(*choices(noise), (draw(1, 4, 8), candidates), torch.float32)
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_range_logsumexp(data):
+    length = data.draw(st.integers(1, 600))
+    ends = data.draw(st.lists(st.tuples(*[st.integers(0, length - 1)] * 2).map(sorted), max_size=9))
+    first, last = torch.tensor(ends, dtype=torch.long).view(-1, 2).t()
+    for dtype in DTYPES[:2]:
+        assert_close(kernels.range_logsumexp, range_logsumexp_reference, (3 * draw(length), first, last), dtype)
+
+
+def test_nothing_outside_a_range_enters_its_sum():
+    """The third range has no probability, the last no values."""
+    values = torch.tensor([1e30, 1.0, 2.0, -INF, -INF, 1e30], device=DEVICE, requires_grad=True)
+    ranges = torch.tensor([[1, 1, 3, 2], [2, 3, 4, 1]], device=DEVICE)
+    sums = kernels.range_logsumexp(values, *ranges)
+    both = torch.tensor([1.0, 2.0]).logsumexp(0).item()
+    assert sums.tolist() == [pytest.approx(both), pytest.approx(both), -INF, -INF]
+    sums.sum().backward()
+    second = 2 / (1 + 2.718281828459045**-1)
+    assert values.grad.tolist() == [0, pytest.approx(2 - second), pytest.approx(second), 0, 0, 0]
+
+
+def ranks_of(lengths: list[int], scores: torch.Tensor) -> torch.Tensor:
+    ranks = scores.argsort(stable=True).argsort()
+    return ranks.masked_fill(
+        torch.tensor(lengths).cumsum(0)[:, None].eq(torch.arange(len(ranks)) + 1).any(0), len(ranks)
+    )
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_nearest_greater(lengths, count, chance):
+    ranks = ranks_of(lengths, torch.tensor([chance.random() for _ in range(sum(lengths))]))
+    for ours, expected in zip(
+        kernels.nearest_greater(ranks.to(DEVICE), count), nearest_greater_reference(ranks, count), strict=True
+    ):
+        assert ours.cpu().equal(expected)
+
+
+def test_nearest_greater_of_no_tokens():
+    left, right = kernels.nearest_greater(torch.zeros(0, dtype=torch.long, device=DEVICE), 3)
+    assert left.shape == right.shape == (3, 0)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_nearest_greater_in_one_long_sentence_of_sorted_scores(descending):
+    length = 2500  # more than one subtree, and not a power of two
+    ranks = torch.arange(length).flip(0) if descending else torch.arange(length)
+    ranks[-1] = length
+    left, right = kernels.nearest_greater(ranks.to(DEVICE), 1)
+    position = torch.arange(length)
+    nearer, farther = (left, right) if descending else (right, left)
+    end = length - 1 if descending else -1
+    step = -1 if descending else 1
+    inner = ranks < length
+    assert nearer[0].cpu()[inner].equal((position + step)[inner])
+    assert farther[0].cpu()[inner].eq(end).all()
+
+
+DROPPING = {
+    "attention": lambda x, p, seed: kernels.composition_attention(x.repeat(1, 1, 3), x.new_zeros(3, 192), 8, p, seed),
+    "residual_norm": lambda x, p, seed: kernels.residual_norm(x, x.new_zeros(64), torch.zeros_like(x), 1e-5, p, seed),
+    "bias_gelu": lambda x, p, seed: kernels.bias_gelu(x, x.new_zeros(64), p, seed),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_a_seed_drops_the_same_values_and_another_seed_others(name):
+    x = draw(3, 8, 64).abs().float().to(DEVICE)
+    once, again, other = (DROPPING[name](x, 0.4, seed) for seed in (2**40, 2**40, 2**41))
+    assert once.equal(again)
+    assert not once.equal(other)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_drops_the_given_share_and_keeps_the_expectation(p):
+    """Within five standard deviations of what independent draws give."""
+    x = torch.ones(12, 3200, device=DEVICE)
+    dropped = kernels.bias_gelu(x, x.new_zeros(3200), p, seed=11)
+    full = kernels.bias_gelu(x, x.new_zeros(3200))
+    deviation = (p * (1 - p) / x.numel()) ** 0.5
+    assert abs((dropped == 0).double().mean().item() - p) < 5 * deviation
+    assert abs((dropped / full).double().mean().item() - 1) < 5 * deviation / (1 - p)
+    pairs = (dropped[..., 1:] == 0) & (dropped[..., :-1] == 0)  # neighbours are independent
+    assert abs(pairs.double().mean().item() - p * p) < 10 * deviation
+
+
+def test_the_gradient_is_zero_where_the_value_was_dropped():
+    x = draw(3, 4, 64).float().to(DEVICE).requires_grad_()
+    out = DROPPING["bias_gelu"](x, 0.5, 1)
+    out.sum().backward()
+    assert torch.equal(x.grad == 0, out == 0)
+
+
+@pytest.mark.parametrize("module", ["residual_norm", "bias_gelu"])
+def test_programs_of_several_rows_sum_the_gradient_of_the_bias(module, monkeypatch):
+    monkeypatch.setattr(importlib.import_module(f"fast_r2d2_kernels.{module}"), "rows_per_program", lambda rows: 4)
+    globals()[f"test_{module}"]((2, 17, 24), 0.3, torch.float32)
+
+
+def test_dropout_of_everything_is_refused():
+    x = torch.zeros(1, 8, device=DEVICE)
+    with pytest.raises(ValueError, match="less than 1"):
+        kernels.bias_gelu(x, x[0], 1.0)
+
+
+def random(*shape: int) -> torch.Tensor:
+    return draw(*shape).float().to(DEVICE).requires_grad_()
+
+
+IDS = torch.tensor([0, 2, 2, 1], device=DEVICE)
+EXAMPLES = {
+    "composition_attention": (random(4, 3, 72), random(4, 72), 2, 0.1, 3),
+    "residual_norm": (random(2, 3, 24), random(24), random(2, 3, 24), 1e-5, 0.1, 3),
+    "bias_gelu": (random(2, 3, 24), random(24), 0.1, 3),
+    "gather_children": (random(3, 24), random(2, 24), IDS, IDS),
+    "blend_norm": (random(3, 2), random(3, 24), random(3, 24), 1e-5),
+    "choose": (random(3, 4, 24), random(3, 4), None),
+    "range_logsumexp": (random(3), IDS, IDS),
+    "nearest_greater": (torch.tensor([1, 0, 3], device=DEVICE), 2),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_torch_finds_the_op_well_registered(name):
+    opcheck(getattr(torch.ops.fast_r2d2, name).default, EXAMPLES[name])
+
+
+def test_torch_finds_the_op_that_writes_into_a_buffer_well_registered():
+    tensors = [x.detach() for x in EXAMPLES["blend_norm"][:3]]
+    opcheck(torch.ops.fast_r2d2.blend_norm_into.default, (*tensors, 1e-5, torch.zeros(5, 24, device=DEVICE), 1))

@@ -1,0 +1,95 @@
+"""The ops' references are what the model computes in its own code. On CPU tensors ops compute their references."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+import fast_r2d2_kernels as kernels
+from modeling_fast_r2d2 import FastR2D2Config, encoder, objectives
+from modeling_fast_r2d2.chart import _nearest_greater, merge_ranks
+from modeling_fast_r2d2.composition import Composition
+
+
+@pytest.fixture(scope="module")
+def composition() -> Composition:
+    """One layer, in float64, with weights that are not near zero."""
+    config = FastR2D2Config(hidden_size=24, num_hidden_layers=1, num_attention_heads=3, intermediate_size=40)
+    torch.manual_seed(0)
+    return Composition(config).double().eval()
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+def role_bias(layer, num_tasks: int) -> torch.Tensor:
+    """What adding a token's role to the input of its queries and keys adds to them, and the projection's bias."""
+    task, left, right = layer.role_embeddings.weight
+    roles = torch.stack([task] * num_tasks + [left, right])
+    projected = roles @ layer.query_key_value.weight.T
+    projected[:, 2 * roles.shape[1] :] = 0
+    return projected + layer.query_key_value.bias
+
+
+def attend(layer, hidden: torch.Tensor) -> torch.Tensor:
+    projected = hidden @ layer.query_key_value.weight.T
+    return kernels.composition_attention(projected, role_bias(layer, len(hidden) - 2), layer.num_heads)
+
+
+@pytest.mark.parametrize("num_tasks", [0, 1, 2])
+def test_attention(composition, num_tasks):
+    layer, hidden = composition.stack.layers[0], draw(num_tasks + 2, 5, 24)
+    torch.testing.assert_close(attend(layer, hidden), layer._attend(*layer._project(hidden, None)))
+
+
+@pytest.mark.parametrize("num_tasks", [1, 2])
+def test_a_whole_composition(composition, num_tasks):
+    layer, eps = composition.stack.layers[0], composition.eps
+    nodes, tasks = draw(7, 24), draw(num_tasks, 24)
+    left, right = torch.tensor([0, 2, 2, 6]), torch.tensor([1, 5, 3, 0])
+
+    hidden = kernels.gather_children(nodes, tasks, left, right)
+    update = F.linear(attend(layer, hidden), layer.attention_output.weight)
+    hidden = kernels.residual_norm(update, layer.attention_output.bias, hidden, eps)
+    expanded = kernels.bias_gelu(F.linear(hidden, layer.intermediate.weight), layer.intermediate.bias)
+    update = F.linear(expanded, layer.output.weight)
+    *_, summed, of_left, of_right = kernels.residual_norm(update, layer.output.bias, hidden, eps)
+    parent = kernels.blend_norm(composition.blend(summed), of_left, of_right, eps)
+
+    torch.testing.assert_close(parent, composition(tasks, nodes, left, right)[0])
+
+
+def test_choice():
+    inputs = [draw(6, 4, 8).requires_grad_(), draw(6, 4).requires_grad_()]
+    forbidden = torch.arange(4) == torch.tensor([0, 1, 2, 3, 0, 0])[:, None]
+    ours = kernels.choose(*inputs, torch.zeros(6, 4).masked_fill(forbidden, float("-inf")))
+    expected = encoder.choose(*inputs, forbidden=forbidden)
+    assert ours[2].equal(expected[2])
+    for a, b in zip(ours[:2], expected[:2], strict=True):
+        assert a.equal(b)
+        grads = [torch.autograd.grad(x.square().sum(), inputs, retain_graph=True, allow_unused=True) for x in (a, b)]
+        torch.testing.assert_close(*grads)
+
+
+@given(st.data())
+def test_range_logsumexp(data):
+    values = torch.tensor(data.draw(st.lists(st.floats(-9, 9), min_size=1, max_size=40)), dtype=torch.float64)
+    positions = st.integers(0, len(values) - 1)
+    ends = data.draw(st.lists(st.tuples(positions, positions).map(sorted), min_size=1, max_size=9))
+    first, last = torch.tensor(ends).t()
+    ours, expected = (f(values, first, last) for f in (kernels.range_logsumexp, objectives.range_logsumexp))
+    torch.testing.assert_close(ours, expected)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=20), min_size=1, max_size=4), st.integers(1, 5))
+def test_nearest_greater(scores, count):
+    lengths = torch.tensor([len(sentence) + 1 for sentence in scores])
+    width = int(lengths.max()) - 1
+    padded = torch.tensor([sentence + [0] * (width - len(sentence)) for sentence in scores], dtype=torch.float32)
+    ranks = merge_ranks(padded.view(len(scores), width), lengths)
+    for ours, expected in zip(
+        kernels.nearest_greater(ranks, count), _nearest_greater(ranks, lengths, count), strict=True
+    ):
+        assert ours.equal(expected)
