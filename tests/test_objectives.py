@@ -50,7 +50,7 @@ def parser_log_prob(chart, scores, tree):
 
 
 @settings(max_examples=40)
-@given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=3), window=st.integers(1, 4), seed=st.integers(0, 99))
+@given(lengths=st.lists(st.integers(1, 8), min_size=1, max_size=2), window=st.integers(1, 8), seed=st.integers(0, 99))
 def test_expected_counts_exact_loss_and_gradient_are_those_of_all_trees(lengths, window, seed):
     chart, encoding, scores = a_chart(lengths, window, seed)
     probabilities = encoding.candidate_log_prob.softmax(-1)
