@@ -1,12 +1,9 @@
 """Whether a composition runs on torch's own operations or on the fused ones of `fast_r2d2_kernels`."""
 
+from functools import cache
+
 import torch
 from torch import Tensor, nn
-
-try:
-    import fast_r2d2_kernels
-except ImportError:  # as in a checkpoint's own code where nothing is installed
-    fast_r2d2_kernels = None
 
 COMPOSITION_KERNELS = ("auto", "torch", "triton")
 
@@ -22,13 +19,24 @@ def fused_kernels(choice: str, tensor: Tensor):
     """
     if choice == "torch" or tensor.dtype == torch.float64 or (choice == "auto" and not tensor.is_cuda):
         return None
-    if fast_r2d2_kernels is not None and fast_r2d2_kernels.is_available():
-        return fast_r2d2_kernels
+    kernels = _load()
+    if kernels is not None and kernels.is_available():
+        return kernels
     if choice == "triton":
         raise ValueError(
             "composition_kernels='triton' needs a GPU, Triton and the fast-r2d2 package; take 'auto' or 'torch'"
         )
     return None
+
+
+@cache
+def _load():
+    """Imported where it is asked for: a CPU need not wait a second for Triton."""
+    try:
+        import fast_r2d2_kernels
+    except ImportError:  # as in a checkpoint's own code where nothing is installed
+        return None
+    return fast_r2d2_kernels
 
 
 def dropout_of(module: nn.Dropout) -> tuple[float, int]:
