@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--output takes the texts of --file")
     if options.vectors and not options.output:
         raise ValueError("--vectors are stored with --output alone")
+    if options.device:
+        _check_device(options.device)
     if options.shard_lines < 1:
         raise ValueError(f"--shard_lines must be >= 1, got {options.shard_lines}")
     for path in options.file or []:
@@ -80,6 +82,13 @@ def run(options: argparse.Namespace) -> None:
         parse_in_shards(options, load_parser, parse_lines, FORMATS[options.format])
     else:
         stream(load_parser(options), lines_to_parse(options), FORMATS[options.format], options.words)
+
+
+def _check_device(name: str) -> None:
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"--device {name} is not there: {str(error).splitlines()[0]}") from error
 
 
 def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeParser:

@@ -187,6 +187,7 @@ def test_checkpoints_are_runs_of_one_system(gold, tmp_path, capsys):
 @pytest.mark.parametrize("arguments, message", [
     (["parse"], "give sentences, or --file"),
     (["parse", "a", "--batch_tokens", "0"], "batch_tokens must be >= 1, got 0"),
+    (["parse", "a", "--device", "foo"], "--device foo is not there"),
     (["parse", "a", "--vectors"], "--vectors are stored with --output alone"),
     (["parse", "a", "--output", "{gold}"], "--output takes the texts of --file"),
     (["parse", "a", "--checkpoint", "{folder}"], "no file named model.safetensors"),
