@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.words import batches_by_length
 from tokenization_fast_r2d2 import encode_sentences
 
 RANGES = ((2, 50), (50, 100), (100, 200), (200, 500))  # tokens; the upper end is not in the range
@@ -51,11 +52,5 @@ def batches_of(sentences: Sequence[list[int]], size: int) -> Iterator[list[list[
 
 def batches_by_tokens(sentences: Sequence[list[int]], tokens: int) -> Iterator[list[list[int]]]:
     """Sentences of like length, so many that they and their padding have at most so many tokens."""
-    batch: list[list[int]] = []
-    for sentence in sorted(sentences, key=len):
-        if batch and (len(batch) + 1) * len(sentence) > tokens:
-            yield batch
-            batch = []
-        batch.append(sentence)
-    if batch:
-        yield batch
+    for rows in batches_by_length(list(map(len, sentences)), batch_tokens=tokens):
+        yield [sentences[row] for row in rows]

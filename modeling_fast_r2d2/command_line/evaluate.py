@@ -12,6 +12,7 @@ import contextlib
 from pathlib import Path
 
 from tqdm import tqdm
+from transformers import AutoTokenizer
 from transformers.utils import logging
 
 from .. import bundled_checkpoint
@@ -98,7 +99,7 @@ def system_trees(name: str, gold: list[LabelledTree], options: argparse.Namespac
     is_pieces = options.granularity == "pieces"
     if name in METHODS:
         return [_trees_by(checkpoint, name, gold, options) for checkpoint in options.checkpoint]
-    sentences = over_pieces(gold, TreeParser.from_pretrained(options.checkpoint[0]).tokenizer) if is_pieces else gold
+    sentences = over_pieces(gold, AutoTokenizer.from_pretrained(options.checkpoint[0])) if is_pieces else gold
     if name == "best_binary":
         return [best_binary_trees(sentences)]
     return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]

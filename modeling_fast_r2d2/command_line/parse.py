@@ -124,11 +124,8 @@ def stream(parser: TreeParser, lines: Iterable[str], write: Callable[[ParsedSent
 
 
 def parse_lines(parser: TreeParser, lines: list[str], are_words: bool) -> list[ParsedSentence]:
-    """Trees of lines of text, or of words with blanks between them, of which a blank line has none."""
-    if not are_words:
-        return parser(lines)
-    unknown = parser.tokenizer.unk_token
-    return parser([line.split() or [unknown] for line in lines], is_split_into_words=True)
+    """Trees of lines of text, or of words with blanks between them."""
+    return parser([line.split() for line in lines], is_split_into_words=True) if are_words else parser(lines)
 
 
 def chunks(lines: Iterable[str]) -> Iterator[list[str]]:
