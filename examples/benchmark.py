@@ -1,10 +1,11 @@
-"""What planning and encoding cost on this machine, against the bare matrix products of the same shapes.
+"""What planning charts costs on this machine, and what pretraining keeps for its backward pass.
 
-    python examples/benchmark.py                # everything; a minute or two
-    python examples/benchmark.py --only forced  # planning, forced or memory
+Encoding is timed by `speed.py`.
 
-Times are medians of interleaved runs in one process. Weights are random: speed does not depend on them, and random
-scores make trees deeper than a trained parser's.
+    python examples/benchmark.py                  # both; half a minute
+    python examples/benchmark.py --only planning  # or memory
+
+Times are medians of interleaved runs in one process. Random scores make trees deeper than a trained parser's.
 """
 
 import argparse
@@ -14,9 +15,8 @@ import time
 import torch
 from transformers import set_seed
 
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart, plan_tree
-from modeling_fast_r2d2.encoder import encode_forced
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2.chart import merge_ranks, plan_chart
 
 
 def medians(functions: dict, repeats: int) -> dict[str, float]:
@@ -48,39 +48,6 @@ def planning() -> None:
     print(f"levels of 500 tokens, random scores, window 4: {levels}")
 
 
-def products(config: FastR2D2Config, rows: int) -> None:
-    """The composition's matrix products for so many rows, and nothing else."""
-    size, inner = config.hidden_size, config.intermediate_size
-    narrow, wide = torch.empty(rows, size), torch.empty(rows, inner)
-    for _ in range(config.num_hidden_layers):
-        for left, columns in ((narrow, 3 * size), (narrow, size), (narrow, inner), (wide, size)):
-            torch.mm(left, WEIGHTS[left.shape[1], columns])
-
-
-WEIGHTS: dict[tuple[int, int], torch.Tensor] = {}
-
-
-@torch.inference_mode()
-def forced(repeats: int) -> None:
-    """Base size, 50 sentences of 100 to 200 tokens, the parser apart."""
-    config = FastR2D2Config()
-    model = FastR2D2Model(config).eval()
-    size, inner = config.hidden_size, config.intermediate_size
-    for shape in ((size, 3 * size), (size, size), (size, inner), (inner, size)):
-        WEIGHTS[shape] = torch.randn(shape)
-    lengths = torch.randint(100, 201, (50,))
-    chart = plan_tree(merge_ranks(torch.randn(50, int(lengths.max()) - 1), lengths), lengths)
-    leaves = model.embeddings(torch.randint(20, config.vocab_size, (chart.num_tokens,)))
-    tasks = model.embeddings.weight[[config.cls_token_id, config.sum_token_id]]
-    times = medians({
-        "encoding": lambda: encode_forced(chart, leaves, model.composition, tasks),
-        "products": lambda: [products(config, 3 * cells) for cells in chart.level_sizes],
-    }, repeats)  # fmt: skip
-    print(f"forced encoding, base size, 50 sentences, {chart.num_tokens} tokens, {len(chart.level_sizes)} levels: "
-          f"{times['encoding']:.2f} s; its bare matrix products {times['products']:.2f} s; "
-          f"ratio {times['encoding'] / times['products']:.3f}")  # fmt: skip
-
-
 def memory() -> None:
     """Bytes that the backward pass of pretraining keeps, for each token."""
     set_seed(0)
@@ -107,8 +74,7 @@ def memory() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["planning", "forced", "memory"])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=["planning", "memory"])
     parser.add_argument("--threads", type=int, help="CPU threads; by default PyTorch's choice")
     options = parser.parse_args()
     if options.threads:
@@ -117,8 +83,6 @@ def main() -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     if options.only in (None, "planning"):
         planning()
-    if options.only in (None, "forced"):
-        forced(options.repeats)
     if options.only in (None, "memory"):
         memory()
 

@@ -23,6 +23,7 @@ from transformers import AutoTokenizer, set_seed
 
 from modeling_fast_r2d2 import bundled_checkpoint
 from modeling_fast_r2d2.chart import merge_ranks, plan_chart
+from modeling_fast_r2d2.products import linear
 from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.corpus import encode_corpus
 from pretraining.models import make_model
@@ -32,7 +33,7 @@ from pretraining.texts import read_texts
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
-PRODUCTS = {torch.ops.aten.mm.default: (0, 1), torch.ops.aten.addmm.default: (1, 2), torch.ops.aten.bmm.default: (0, 1)}
+PRODUCTS = {torch.ops.aten.mm: (0, 1), torch.ops.aten.addmm: (1, 2), torch.ops.aten.bmm: (0, 1)}
 
 
 class ProductRecorder(TorchDispatchMode):
@@ -43,16 +44,30 @@ class ProductRecorder(TorchDispatchMode):
         self.products: list[tuple[Shape, Shape]] = []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function in PRODUCTS:
-            operands = [args[place] for place in PRODUCTS[function]]
+        operands = _operands(function, args)
+        if operands:
             self.products.append(tuple((tuple(operand.shape), operand.stride()) for operand in operands))
         return function(*args, **(kwargs or {}))
 
 
+def _operands(function, args) -> tuple[torch.Tensor, torch.Tensor] | None:
+    packet = function.overloadpacket
+    if packet in PRODUCTS:
+        left, right = PRODUCTS[packet]
+        return args[left], args[right]
+    if str(packet) == "mkldnn._linear_pointwise":
+        return args[0].flatten(0, -2), args[1].t()
+    return None
+
+
 def replay(products: list[tuple[Shape, Shape]], buffer: torch.Tensor) -> None:
-    """The same products on other numbers."""
+    """The same products on other numbers, by the routine that the model calls."""
     for (left, left_stride), (right, right_stride) in products:
-        torch.matmul(buffer.as_strided(left, left_stride), buffer.as_strided(right, right_stride))
+        operands = buffer.as_strided(left, left_stride), buffer.as_strided(right, right_stride)
+        if len(left) == 2:
+            linear(operands[0], operands[1].t())
+        else:
+            torch.bmm(*operands)
 
 
 def operations(products: list[tuple[Shape, Shape]]) -> int:

@@ -1,5 +1,7 @@
 """The composition function: a Transformer over ``[task tokens, left, right]`` (paper, Section 2.1)."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -7,6 +9,9 @@ from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .fused import dropout_of, fused_kernels
+from .products import apply_linear, linear
+
+MOST_AT_ONCE = 256  # compositions on a CPU: what lies between the products of so many stays in its caches
 
 
 class CompositionLayer(GradientCheckpointingLayer):
@@ -21,7 +26,8 @@ class CompositionLayer(GradientCheckpointingLayer):
         size = config.hidden_size
         self.num_heads = config.num_attention_heads
         self.eps = config.layer_norm_eps
-        self.kernels = config.composition_kernels if config.hidden_act == "gelu" else "torch"
+        self.is_gelu = config.hidden_act == "gelu"
+        self.kernels = config.composition_kernels if self.is_gelu else "torch"
         self.role_embeddings = nn.Embedding(3, size)  # task, left, right
         self.query_key_value = nn.Linear(size, 3 * size)
         self.attention_output = nn.Linear(size, size)
@@ -31,24 +37,35 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, tasks: Tensor | None = None) -> Tensor:
+    def role_bias(self, num_tasks: int) -> Tensor:
+        """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one
+        product serves queries, keys and values."""
+        weight, bias = self.query_key_value.weight, self.query_key_value.bias
+        task_role, child_roles = self.role_embeddings.weight.split([1, 2])
+        roles = torch.cat([task_role.expand(num_tasks, -1), child_roles])
+        size = roles.shape[1]
+        return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
+
+    def forward(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None = None) -> Tensor:
         """
         Args:
             hidden: ``(tokens, compositions, hidden_size)``, as is what is returned.
-            tasks: ``(tokens - 2, 1, hidden_size)``, the task tokens, where they are still the same in all compositions.
+            role_bias: of `role_bias`.
+            projected_tasks: ``(tokens - 2, 1, 3 * hidden_size)``, queries, keys and values without bias of the task
+                tokens, where they are still the same in all compositions.
         """
         kernels = fused_kernels(self.kernels, hidden)
         if kernels is not None:
-            return self._forward_fused(kernels, hidden)
+            return self._forward_fused(kernels, hidden, role_bias)
         # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
-        attended = self.attention_output(self._attend(*self._project(hidden, tasks)))
+        attended = apply_linear(self.attention_output, self._attend(*self._project(hidden, role_bias, projected_tasks)))
         hidden = self._norm(self.dropout(attended).add_(hidden))
-        expanded = self.dropout(self.activation(self.intermediate(hidden)))
-        return self._norm(self.dropout(self.output(expanded)).add_(hidden))
+        expanded = self.dropout(self._expand(hidden))
+        return self._norm(self.dropout(apply_linear(self.output, expanded)).add_(hidden))
 
-    def _forward_fused(self, kernels, hidden: Tensor) -> Tensor:
+    def _forward_fused(self, kernels, hidden: Tensor, role_bias: Tensor) -> Tensor:
         """The same by products without bias; all between them is fused."""
-        product, role_bias = F.linear(hidden, self.query_key_value.weight), self._role_bias(hidden.shape[0] - 2)
+        product = F.linear(hidden, self.query_key_value.weight)
         attended = kernels.composition_attention(
             product, role_bias, self.num_heads, *dropout_of(self.attention_dropout)
         )
@@ -59,26 +76,20 @@ class CompositionLayer(GradientCheckpointingLayer):
         update = F.linear(expanded, self.output.weight)
         return kernels.residual_norm(update, self.output.bias, hidden, self.eps, *dropout_of(self.dropout))
 
-    def _role_bias(self, num_tasks: int) -> Tensor:
-        """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one
-        product serves queries, keys and values."""
-        weight, bias = self.query_key_value.weight, self.query_key_value.bias
-        task_role, child_roles = self.role_embeddings.weight.split([1, 2])
-        roles = torch.cat([task_role.expand(num_tasks, -1), child_roles])
-        size = roles.shape[1]
-        return F.pad(F.linear(roles, weight[: 2 * size]), (0, size)) + bias
+    def _expand(self, hidden: Tensor) -> Tensor:
+        if self.is_gelu:
+            return apply_linear(self.intermediate, hidden, gelu=True)
+        return self.activation(apply_linear(self.intermediate, hidden))
 
-    def _project(self, hidden: Tensor, tasks: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _project(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None) -> tuple[Tensor, Tensor]:
         """Queries, keys, values of the tasks and of the children, ``(3, tokens, compositions, heads, head size)``."""
-        weight, num_tasks = self.query_key_value.weight, hidden.shape[0] - 2
-        role_bias = self._role_bias(num_tasks)[:, None]
-        if tasks is None:
-            parts = F.linear(hidden, weight).add_(role_bias).split([num_tasks, 2])
+        role_bias = role_bias[:, None]
+        weight, tokens = self.query_key_value.weight, [len(role_bias) - 2, 2]
+        if projected_tasks is None:
+            parts = linear(hidden, weight).add_(role_bias).split(tokens)
         else:
-            parts = (
-                F.linear(part, weight).add_(part_bias)
-                for part, part_bias in zip((tasks, hidden[-2:]), role_bias.split([num_tasks, 2]), strict=True)
-            )
+            of_tasks, of_children = role_bias.split(tokens)
+            parts = projected_tasks + of_tasks, linear(hidden[-2:], weight).add_(of_children)
         of_tasks, of_children = (part.unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0) for part in parts)
         return of_tasks, of_children
 
@@ -92,9 +103,9 @@ class CompositionLayer(GradientCheckpointingLayer):
         task_scores = [(task_query * key[side]).sum(-1) for side in (0, 1)]
         task_scores = torch.stack([*task_scores, (task_query * task_key).sum(-1).expand_as(task_scores[0])])
         to_left, to_right, to_self = self._weights(scale * task_scores)
-        tasks = to_left * value[0] + to_right * value[1] + to_self * task_value
+        tasks = (to_left * value[0]).addcmul_(to_right, value[1]).addcmul_(to_self, task_value)
         to_left, to_right = self._weights(scale * child_scores)
-        return torch.cat([tasks, to_left * value[0] + to_right * value[1]]).flatten(-2)
+        return torch.cat([tasks, (to_left * value[0]).addcmul_(to_right, value[1])]).flatten(-2)
 
     def _weights(self, scores: Tensor) -> tuple[Tensor, ...]:
         return self.attention_dropout(scores.softmax(0))[..., None].unbind(0)
@@ -110,20 +121,35 @@ class CompositionStack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(CompositionLayer(config) for _ in range(config.num_hidden_layers))
 
-    def forward(self, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Args: ``tasks`` ``(num_tasks, hidden_size)``, ``left`` and ``right`` ``(compositions, hidden_size)``.
+    def prepare(self, tasks: Tensor) -> "Constants":
+        """What need not be computed anew for every level. ``tasks``: ``(num_tasks, hidden_size)``."""
+        projected = linear(tasks[:, None], self.layers[0].query_key_value.weight)
+        return Constants(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
+
+    def forward(self, constants: "Constants", left: Tensor, right: Tensor) -> Tensor:
+        """Args: ``left`` and ``right`` ``(compositions, hidden_size)``.
 
         Returns:
             ``(num_tasks + 2, compositions, hidden_size)``: the tasks' outputs, then the left's and the right's.
         """
-        tasks = tasks[:, None]
-        return self.run(torch.cat([tasks.expand(-1, len(left), -1), left[None], right[None]]), tasks)
+        tasks = constants.tasks[:, None].expand(-1, len(left), -1)
+        return self.run(constants, torch.cat([tasks, left[None], right[None]]))
 
-    def run(self, hidden: Tensor, tasks: Tensor) -> Tensor:
-        """The layers over ``hidden``, in which the ``tasks`` ``(num_tasks, 1, hidden_size)`` come first."""
-        for number, layer in enumerate(self.layers):
-            hidden = layer(hidden, tasks if number == 0 else None)  # after one layer they know their children
+    def run(self, constants: "Constants", hidden: Tensor) -> Tensor:
+        """The layers over ``hidden``, in which the task tokens come first."""
+        projected_tasks = constants.projected_tasks
+        for layer, role_bias in zip(self.layers, constants.role_biases, strict=True):
+            hidden = layer(hidden, role_bias, projected_tasks)
+            projected_tasks = None  # after one layer they know their children
         return hidden
+
+
+class Constants(NamedTuple):
+    """What is the same in all compositions: the task tokens, how the first layer projects them, roles as biases."""
+
+    tasks: Tensor  # (num_tasks, hidden_size)
+    projected_tasks: Tensor  # (num_tasks, 1, 3 * hidden_size), without bias
+    role_biases: tuple[Tensor, ...]  # of each layer (num_tasks + 2, 3 * hidden_size)
 
 
 class Composition(nn.Module):
@@ -136,11 +162,19 @@ class Composition(nn.Module):
         self.score = nn.Linear(config.hidden_size, 1)
         self.blend = nn.Linear(config.hidden_size, 2)
 
-    def forward(self, tasks: Tensor, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
-        """
+    def prepare(self, tasks: Tensor) -> Constants:
+        """What all levels of a batch share.
+
         Args:
             tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``, or ``(1, hidden_size)``, that of
                 ``[SUM]`` alone when no probability is wanted. No token's output depends on ``[CLS]``.
+        """
+        return self.stack.prepare(tasks)
+
+    def forward(self, constants: Constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        """
+        Args:
+            constants: of `prepare`.
             nodes: ``(num_nodes, hidden_size)``.
             left, right: ``(compositions,)`` long, the children's rows of ``nodes``.
 
@@ -148,23 +182,31 @@ class Composition(nn.Module):
             Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or
             wider, or None.
         """
+        most = len(left) if nodes.is_cuda or torch.is_grad_enabled() else MOST_AT_ONCE
+        if len(left) <= most:
+            return self._compose(constants, nodes, left, right)
+        parts = zip(left.split(most), right.split(most), strict=True)
+        parents, log_probs = zip(*(self._compose(constants, nodes, *part) for part in parts), strict=True)
+        return torch.cat(parents), None if log_probs[0] is None else torch.cat(log_probs)
+
+    def _compose(self, constants: Constants, nodes: Tensor, left: Tensor, right: Tensor):
         kernels = fused_kernels(self.kernels, nodes)
-        *scored, summed, left, right = self._encode(kernels, tasks, nodes, left, right)
+        *scored, summed, left, right = self._encode(kernels, constants, nodes, left, right)
         if kernels is not None:
             parent = kernels.blend_norm(self.blend(summed), left, right, self.eps)
         else:
             weights = self.blend(summed).softmax(-1)
-            parent = weights[:, :1] * left + weights[:, 1:] * right
+            parent = (weights[:, :1] * left).addcmul_(weights[:, 1:], right)
             parent = F.layer_norm(parent, parent.shape[-1:], eps=self.eps)
         if not scored:
             return parent, None
         logit = self.score(scored[0])[:, 0]
         return parent, F.logsigmoid(logit.to(torch.promote_types(logit.dtype, torch.float32)))
 
-    def _encode(self, kernels, tasks: Tensor, nodes: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    def _encode(self, kernels, constants: Constants, nodes: Tensor, left: Tensor, right: Tensor) -> Tensor:
         if kernels is None:
-            return self.stack(tasks, nodes.index_select(0, left), nodes.index_select(0, right))
-        return self.stack.run(kernels.gather_children(nodes, tasks, left, right), tasks[:, None])
+            return self.stack(constants, nodes.index_select(0, left), nodes.index_select(0, right))
+        return self.stack.run(constants, kernels.gather_children(nodes, constants.tasks, left, right))
 
 
-__all__ = ["Composition", "CompositionLayer", "CompositionStack"]
+__all__ = ["Composition", "CompositionLayer", "CompositionStack", "Constants"]

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .chart import Chart
-from .composition import Composition
+from .composition import Composition, Constants
 from .fused import fused_kernels
 
 
@@ -36,9 +36,9 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
         leaves: ``(num_tokens, hidden_size)``, token embeddings, sentences end to end.
         tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``.
     """
-    nodes = _room_for_cells(leaves, chart)
+    nodes, constants = _room_for_cells(leaves, chart), composition.prepare(tasks[1:])
     for level in chart.levels:
-        parents, _ = composition(tasks[1:], nodes, level.left[:, 0], level.right[:, 0])
+        parents, _ = composition(constants, nodes, level.left[:, 0], level.right[:, 0])
         nodes[_rows(chart, level.cells)] = parents.to(nodes.dtype)
     return Encoding(nodes, None, None, chart.roots.new_zeros(chart.num_cells))
 
@@ -58,14 +58,14 @@ def encode_chart(
         choice_noise: scale of the Gumbel noise on the choice.
         forbidden: ``(num_cells, window)`` bool, candidates that no cell may choose; None forbids none.
     """
-    nodes = _room_for_cells(leaves, chart)
+    nodes, constants = _room_for_cells(leaves, chart), composition.prepare(tasks)
     dtype = torch.promote_types(leaves.dtype, torch.float32)
     log_prob = leaves.new_zeros(chart.num_nodes, dtype=dtype)
     candidate_log_prob = leaves.new_full(chart.splits.shape, float("-inf"), dtype=dtype)
     chosen = chart.roots.new_zeros(chart.num_cells)
     for level in chart.levels:
         rows = _rows(chart, level.cells)
-        vectors, _, candidates = compose_candidates(nodes, log_prob, level.left, level.right, composition, tasks)
+        vectors, _, candidates = compose_candidates(nodes, log_prob, level.left, level.right, composition, constants)
         out = None if forbidden is None else forbidden[level.cells, : candidates.shape[1]]
         nodes[rows], log_prob[rows], chosen[level.cells] = choose(
             vectors, candidates, choice_noise, out, composition.kernels
@@ -77,7 +77,7 @@ def encode_chart(
 
 
 def compose_candidates(
-    nodes: Tensor, log_prob: Tensor, left: Tensor, right: Tensor, composition: Composition, tasks: Tensor
+    nodes: Tensor, log_prob: Tensor, left: Tensor, right: Tensor, composition: Composition, constants: Constants
 ) -> tuple[Tensor, Tensor, Tensor]:
     """All candidates of some cells: vectors, log p of the step, log p̃ of the subtree.
 
@@ -87,7 +87,7 @@ def compose_candidates(
     Returns:
         ``(cells, candidates, hidden_size)`` and twice ``(cells, candidates)``.
     """
-    vectors, step = composition(tasks, nodes, left.flatten(), right.flatten())
+    vectors, step = composition(constants, nodes, left.flatten(), right.flatten())
     step = step.view(left.shape)
     # The outermost children cannot be split when the cell is encoded, and count as given there.
     left_log_prob = torch.cat([log_prob[left[:, :1]].detach(), log_prob[left[:, 1:]]], dim=1)

@@ -84,7 +84,7 @@ class GrowingCells:
 
     def __init__(self, lengths, leaves, composition, tasks, window_size, choice_noise):
         self.lengths, self.num_tokens = lengths, len(leaves)
-        self.composition, self.tasks, self.choice_noise = composition, tasks, choice_noise
+        self.composition, self.constants, self.choice_noise = composition, composition.prepare(tasks), choice_noise
         # The full chart's lower rows, then at most `window_size + 1` new cells a merge.
         room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())
         dtype = torch.promote_types(leaves.dtype, torch.float32)
@@ -110,7 +110,7 @@ class GrowingCells:
         left = table.nodes[row, offsets - 1, start]
         right = table.nodes[row, height - offsets - 1, start + offsets]
         vectors, step, candidates = compose_candidates(
-            self.nodes, self.log_prob, left, right, self.composition, self.tasks
+            self.nodes, self.log_prob, left, right, self.composition, self.constants
         )
         rows = slice(self.num_nodes, self.num_nodes + len(starts))
         self.nodes[rows], self.log_prob[rows], self.chosen[rows] = choose(

@@ -276,7 +276,7 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
     def run_decoder(self, task_id: int, left: Tensor, right: Tensor) -> Tensor:
         """``(compositions, hidden_size)``: output at one task token beside left and right vectors."""
         stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
-        return stack(self.model.embeddings.weight[[task_id]], left, right)[0]
+        return stack(stack.prepare(self.model.embeddings.weight[[task_id]]), left, right)[0]
 
     def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids):
         """Language-model loss and tree loss of an encoded chart, None for one whose weight is 0. The former needs a

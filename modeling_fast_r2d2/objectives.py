@@ -9,6 +9,7 @@ from transformers.activations import ACT2FN
 
 from .chart import Chart, follow, widest_neighbours
 from .encoder import Encoding
+from .products import apply_linear
 
 
 class LanguageModelHead(nn.Module):
@@ -21,7 +22,7 @@ class LanguageModelHead(nn.Module):
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
 
     def forward(self, hidden: Tensor) -> Tensor:  # (tokens, hidden_size) -> (tokens, vocab_size)
-        return self.decoder(self.activation(self.transform(hidden)))
+        return apply_linear(self.decoder, self.activation(apply_linear(self.transform, hidden)))
 
 
 def language_model_states(

@@ -69,10 +69,11 @@ class LSTMBackbone(nn.Module):
         sentence, so that padding comes last, where nothing depends on it."""
         position = torch.arange(embedded.shape[1])
         is_token = position < lengths[:, None]
-        mirrored = torch.where(is_token, lengths[:, None] - 1 - position, position)[..., None]
+        mirrored = torch.where(is_token, lengths[:, None] - 1 - position, position)
+        rows = (mirrored + len(position) * torch.arange(len(lengths))[:, None]).flatten()
 
         def mirror(vectors: Tensor) -> Tensor:
-            return vectors.gather(1, mirrored.expand_as(vectors))
+            return vectors.flatten(0, 1).index_select(0, rows).view_as(vectors)
 
         hidden, start = embedded, embedded.new_zeros(1, len(embedded), self.lstm.hidden_size)
         for forward, backward in zip(self.lstm.all_weights[::2], self.lstm.all_weights[1::2], strict=True):

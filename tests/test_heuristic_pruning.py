@@ -12,7 +12,10 @@ class ToyComposition:
 
     kernels = "torch"
 
-    def __call__(self, tasks, nodes, left, right):
+    def prepare(self, tasks):
+        return tasks
+
+    def __call__(self, constants, nodes, left, right):
         return self.compose(nodes[left], nodes[right])
 
     def compose(self, left, right):

@@ -42,7 +42,7 @@ def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: 
 def peak_memory(function: Callable[[], object], device: str) -> int:
     """Bytes that a run takes at most beyond what was taken before; on a CPU sampled, of the whole process."""
     if device.startswith("cuda"):
-        torch.cuda.synchronize()
+        synchronize(device)
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         function()
@@ -64,13 +64,16 @@ def peak_memory(function: Callable[[], object], device: str) -> int:
     return peak[0] - before
 
 
-def _seconds(function: Callable[[], object], device: str) -> float:
+def synchronize(device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.synchronize()
+
+
+def _seconds(function: Callable[[], object], device: str) -> float:
+    synchronize(device)
     start = time.perf_counter()
     function()
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
+    synchronize(device)
     return time.perf_counter() - start
 
 

@@ -7,38 +7,77 @@ import torch
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
 from modeling_fast_r2d2.chart import Chart, merge_ranks, plan_chart, plan_tree
+from modeling_fast_r2d2.products import linear
 from timing.systems import Batch, pad
 
 
 class Products:
-    """The matrix products of encoding some batches, and nothing else."""
+    """The matrix products of encoding some batches, and nothing else, by the fastest routine at hand: the model's own,
+    which on a CPU is oneDNN's."""
 
     def __init__(self, config: FastR2D2Config, device: str, dtype: torch.dtype):
         size, inner = config.hidden_size, config.intermediate_size
-        self.layers, self.device, self.dtype = config.num_hidden_layers, device, dtype
+        self.config, self.device, self.dtype = config, device, dtype
         self.shapes = ((size, 3 * size), (size, size), (size, inner), (inner, size))
-        self.weights = [torch.randn(shape, device=device, dtype=dtype) for shape in self.shapes]
+        self.weights = [self._random(out, into) for into, out in self.shapes]
 
     def of_levels(self, compositions: list[int], num_tasks: int) -> Callable[[], None]:
         """A function that does them for so many compositions at once, level by level. Task tokens are projected once in
         the first layer, where they are the same in all compositions."""
         most = (num_tasks + 2) * max(compositions)
-        inputs = [torch.randn(most, shape[0], device=self.device, dtype=self.dtype) for shape in self.shapes]
+        inputs = [self._random(most, shape[0]) for shape in self.shapes]
 
         def run() -> None:
             for count in compositions:
-                for layer in range(self.layers):
+                for layer in range(self.config.num_hidden_layers):
                     rows = [(num_tasks + 2) * count] * len(inputs)
-                    rows[0] = 2 * count + num_tasks if layer == 0 else rows[0]
+                    rows[0] = 2 * count if layer == 0 else rows[0]
                     for size, vectors, weight in zip(rows, inputs, self.weights, strict=True):
-                        torch.mm(vectors[:size], weight)
+                        linear(vectors[:size], weight)
+
+        return run
+
+    def of_parser(self, batches: list[Batch]) -> Callable[[], None]:
+        """The LSTM's: each layer's inputs at once, then its states step by step, for the sentences that go on."""
+        size, into = self.config.parser_hidden_size, self.config.parser_embedding_size
+        layers = self.config.parser_num_layers
+        inner = [self._random(4 * size, into if layer == 0 else 2 * size) for layer in range(layers)]
+        recurrent, between = self._random(4 * size, size), self._random(size, 2 * size)
+        steps = _steps_of(batches)
+        tokens = {sum(counts): [self._random(sum(counts), weight.shape[1]) for weight in inner] for counts in steps}
+        states = self._random(max(map(max, steps)), size)
+
+        def run() -> None:
+            for counts in steps:
+                for inputs, weight in zip(tokens[sum(counts)], inner, strict=True):
+                    for _direction in range(2):
+                        linear(inputs, weight)
+                        for count in counts:
+                            linear(states[:count], recurrent)
+                linear(tokens[sum(counts)][-1][:, : 2 * size], between)
 
         return run
 
     def operations(self, compositions: list[int], num_tasks: int) -> int:
-        whole = self.layers * (num_tasks + 2) * sum(compositions) * sum(a * b for a, b in self.shapes)
-        spared = num_tasks * (sum(compositions) - len(compositions)) * self.shapes[0][0] * self.shapes[0][1]
+        """Of `of_levels`."""
+        whole = self.config.num_hidden_layers * (num_tasks + 2) * sum(compositions) * sum(a * b for a, b in self.shapes)
+        spared = num_tasks * sum(compositions) * self.shapes[0][0] * self.shapes[0][1]
         return 2 * (whole - spared)
+
+    def parser_operations(self, batches: list[Batch]) -> int:
+        """Of `of_parser`."""
+        size, into, layers = (getattr(self.config, f"parser_{name}") for name in
+                              ("hidden_size", "embedding_size", "num_layers"))  # fmt: skip
+        of_token = 2 * 4 * size * (into + 2 * size * (layers - 1)) + layers * 2 * 4 * size * size + 2 * size * size
+        return 2 * of_token * sum(map(sum, _steps_of(batches)))
+
+    def _random(self, *shape: int) -> torch.Tensor:
+        return torch.randn(shape, device=self.device, dtype=self.dtype)
+
+
+def _steps_of(batches: list[Batch]) -> list[list[int]]:
+    """For each batch, how many sentences have a token at each position."""
+    return [[sum(len(ids) > step for ids in batch) for step in range(max(map(len, batch)))] for batch in batches]
 
 
 def charts_of(model: FastR2D2Model, batches: list[Batch], encoding: str) -> list[Chart]:

@@ -43,26 +43,36 @@ def write(results: dict, folder: Path) -> None:
 
 
 def plot(results: dict, path: Path) -> None:
-    """Left, seconds by range; right, seconds of one sentence by its length."""
+    """Seconds by range; seconds and memory of one sentence by its length."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.5), constrained_layout=True)
-    for system in dict.fromkeys(row["system"] for row in results["ranges"]):
-        rows = [row for row in results["ranges"] if row["system"] == system]
-        spread = [[row["seconds"] - row["least"] for row in rows], [row["most"] - row["seconds"] for row in rows]]
-        left.errorbar(
-            [row["range"] for row in rows], [row["seconds"] for row in rows], spread, marker="o", label=system
-        )
-    left.set(yscale="log", xlabel="tokens of a sentence", ylabel="seconds", title=results["title"])
-    left.legend(fontsize="small")
-    for shape in dict.fromkeys(row["shape"] for row in results["lengths"]):
-        rows = [row for row in results["lengths"] if row["shape"] == shape]
-        right.plot([row["tokens"] for row in rows], [row["seconds"] for row in rows], marker="o", label=shape)
-    right.set(xscale="log", yscale="log", xlabel="tokens", ylabel="seconds", title="one sentence, along its tree")
-    if results["lengths"]:
-        right.legend(fontsize="small")
-    figure.savefig(path, dpi=150)
+    figure, (ranges, seconds, memory) = pyplot.subplots(1, 3, figsize=(16, 4.8), constrained_layout=True)
+    figure.suptitle(results["title"])
+    _plot_ranges(ranges, results["ranges"])
+    for axes, what, scale, label in ((seconds, "seconds", 1, "seconds"), (memory, "peak_bytes", 2**30, "GiB")):
+        for shape in dict.fromkeys(row["shape"] for row in results["lengths"]):
+            rows = [row for row in results["lengths"] if row["shape"] == shape]
+            axes.plot([row["tokens"] for row in rows], [row[what] / scale for row in rows], marker="o", label=shape)
+        axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel=label, title="one sentence, along its tree")
+        if results["lengths"]:
+            axes.legend(fontsize="small")
+    figure.savefig(path, dpi=110)
     pyplot.close(figure)
+
+
+def _plot_ranges(axes, rows: list[dict]) -> None:
+    for system in dict.fromkeys(row["system"] for row in rows):
+        of_system = [row for row in rows if row["system"] == system]
+        seconds = [row["seconds"] for row in of_system]
+        spread = [[abs(row[end] - row["seconds"]) for row in of_system] for end in ("least", "most")]
+        style = ":" if system.startswith("products") else "--" if system.startswith("BERT") else "-"
+        axes.errorbar(
+            [row["range"] for row in of_system], seconds, spread,
+            marker="o", linestyle=style, label=system,
+        )  # fmt: skip
+    axes.set(yscale="log", xlabel="tokens of a sentence", ylabel="seconds", title="encoding a set of sentences")
+    if rows:
+        axes.legend(fontsize="x-small")

@@ -1,13 +1,14 @@
 """What is timed: one function of a batch for each system, all with random weights of the same size."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import BertConfig, BertModel, set_seed
+from transformers import BertConfig, BertModel
 
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
+from modeling_fast_r2d2 import FastR2D2Model
 
 Batch = list[list[int]]
 
@@ -21,29 +22,33 @@ class System:
     sorts: bool = False
 
 
-def make_systems(names: list[str], config: FastR2D2Config, device: str, dtype: torch.dtype) -> list[System]:
+NAMES = (
+    "BERT-12L", "BERT-12L, sorted", "BERT-4L", "R2D2", "Fast-R2D2", "Fast-R2D2*", "Fast-R2D2* encoder",
+    "Fast-R2D2*, compiled",
+)  # fmt: skip
+DEFAULT_NAMES = NAMES[:-1]
+
+
+def make_systems(names: Sequence[str], model: FastR2D2Model) -> list[System]:
     """Of these names, in their order:
 
     - ``BERT-12L``, ``BERT-4L``: transformers' BERT of three times the layers (the same products a token as a
       composition a token) and of as many layers; ``..., sorted`` with like lengths together, hardly any padding;
     - ``Fast-R2D2*``: the parser, then the encoder along its tree; ``Fast-R2D2* encoder`` along given scores;
+      ``..., compiled`` with the composition compiled by torch, a minute before the first batch;
     - ``Fast-R2D2``: parser and pruned chart; ``R2D2``: the chart pruned by the heuristic.
     """
-    set_seed(0)
-    model = FastR2D2Model(config).eval().to(device, dtype)
     makers: dict[str, Callable[[], System]] = {
-        "BERT-12L": lambda: System("BERT-12L", _bert(3, config, device, dtype)),
-        "BERT-12L, sorted": lambda: System("BERT-12L, sorted", _bert(3, config, device, dtype), sorts=True),
-        "BERT-4L": lambda: System("BERT-4L", _bert(1, config, device, dtype)),
+        "BERT-12L": lambda: System("BERT-12L", _bert(3, model)),
+        "BERT-12L, sorted": lambda: System("BERT-12L, sorted", _bert(3, model), sorts=True),
+        "BERT-4L": lambda: System("BERT-4L", _bert(1, model)),
         "R2D2": lambda: System("R2D2", _ours(model, "heuristic")),
         "Fast-R2D2": lambda: System("Fast-R2D2", _ours(model, "chart")),
         "Fast-R2D2*": lambda: System("Fast-R2D2*", _ours(model, "forced")),
         "Fast-R2D2* encoder": lambda: System("Fast-R2D2* encoder", _along_random_scores(model)),
+        "Fast-R2D2*, compiled": lambda: System("Fast-R2D2*, compiled", _ours(_compiled(model), "forced")),
     }
     return [makers[name]() for name in names]
-
-
-NAMES = ("BERT-12L", "BERT-12L, sorted", "BERT-4L", "R2D2", "Fast-R2D2", "Fast-R2D2*", "Fast-R2D2* encoder")
 
 
 def pad(batch: Batch, device: str) -> dict[str, Tensor]:
@@ -54,14 +59,21 @@ def pad(batch: Batch, device: str) -> dict[str, Tensor]:
     return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
 
 
-def _bert(times: int, config: FastR2D2Config, device: str, dtype: torch.dtype) -> Callable:
+def _bert(times: int, model: FastR2D2Model) -> Callable:
+    config = model.config
     bert_config = BertConfig(
         vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_attention_heads=config.num_attention_heads,
         intermediate_size=config.intermediate_size, num_hidden_layers=times * config.num_hidden_layers,
         attn_implementation="sdpa",
     )  # fmt: skip
-    bert = BertModel(bert_config, add_pooling_layer=False).eval().to(device, dtype)
+    bert = BertModel(bert_config, add_pooling_layer=False).eval().to(model.device, model.dtype)
     return lambda batch: bert(**batch).last_hidden_state
+
+
+def _compiled(model: FastR2D2Model) -> FastR2D2Model:
+    compiled = copy.deepcopy(model)
+    compiled.composition.compile(dynamic=True)
+    return compiled
 
 
 def _ours(model: FastR2D2Model, encoding: str) -> Callable:

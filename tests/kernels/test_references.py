@@ -34,14 +34,17 @@ def role_bias(layer, num_tasks: int) -> torch.Tensor:
 
 
 def attend(layer, hidden: torch.Tensor) -> torch.Tensor:
-    projected = hidden @ layer.query_key_value.weight.T
-    return kernels.composition_attention(projected, role_bias(layer, len(hidden) - 2), layer.num_heads)
+    projected, bias = hidden @ layer.query_key_value.weight.T, role_bias(layer, len(hidden) - 2)
+    torch.testing.assert_close(bias, layer.role_bias(len(hidden) - 2))
+    return kernels.composition_attention(projected, bias, layer.num_heads)
 
 
 @pytest.mark.parametrize("num_tasks", [0, 1, 2])
 def test_attention(composition, num_tasks):
     layer, hidden = composition.stack.layers[0], draw(num_tasks + 2, 5, 24)
-    torch.testing.assert_close(attend(layer, hidden), layer._attend(*layer._project(hidden, None)))
+    torch.testing.assert_close(
+        attend(layer, hidden), layer._attend(*layer._project(hidden, role_bias(layer, num_tasks), None))
+    )
 
 
 @pytest.mark.parametrize("num_tasks", [1, 2])
@@ -58,7 +61,7 @@ def test_a_whole_composition(composition, num_tasks):
     *_, summed, of_left, of_right = kernels.residual_norm(update, layer.output.bias, hidden, eps)
     parent = kernels.blend_norm(composition.blend(summed), of_left, of_right, eps)
 
-    torch.testing.assert_close(parent, composition(tasks, nodes, left, right)[0])
+    torch.testing.assert_close(parent, composition(composition.prepare(tasks), nodes, left, right)[0])
 
 
 def test_choice():

@@ -14,9 +14,10 @@ from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
 from timing import check, clock
+from timing.lengths import describe_lengths
 from timing.limits import Products, charts_of, compositions_of
 from timing.report import plot, table
-from timing.systems import NAMES, make_systems, pad
+from timing.systems import DEFAULT_NAMES, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
 
 LINES = ["the old man bought a new car last year and drove it to the river", "a cat sat", "it rained all day"] * 40
@@ -45,14 +46,14 @@ def test_batches_hold_every_sentence_once(lengths, size, tokens):
 
 def test_every_system_encodes_the_batch(tiny_config):
     batch = [[5, 6, 7, 8], [9, 10], [11, 12, 13]]
-    for system in make_systems(list(NAMES), tiny_config, "cpu", torch.float32):
+    for system in make_systems(DEFAULT_NAMES, FastR2D2Model(tiny_config).eval()):
         assert len(system.run(pad(batch, "cpu"))) == 3 and system.sorts == system.name.endswith("sorted")
 
 
 def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
-    model = FastR2D2Model(tiny_config).eval()
+    model = FastR2D2Model(tiny_config).double().eval()  # of float64 torch counts all products
     batches = [[list(range(20, 29)), [30, 31]], [[40, 41, 42]]]
-    products, size = Products(tiny_config, "cpu", torch.float32), tiny_config.hidden_size
+    products = Products(tiny_config, "cpu", torch.float64)
     for encoding, tasks in (("forced", 1), ("chart", 2)):
         made = []
         handle = model.composition.stack.register_forward_pre_hook(lambda _, inputs, made=made: made.append(inputs[1]))
@@ -61,13 +62,25 @@ def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
         handle.remove()
         levels = compositions_of(charts_of(model, batches, encoding))
         assert [len(left) for left in made] == levels
+        constants = model.composition.prepare(model.embeddings.weight[:tasks])
         with FlopCounterMode(display=False) as of_products:
             products.of_levels(levels, tasks)()
         with FlopCounterMode(display=False) as of_model:
             for left in made:
-                model.composition.stack(model.embeddings.weight[:tasks], left, left)
-        roles = len(levels) * tiny_config.num_hidden_layers * 2 * (tasks + 2) * size * 2 * size  # what roles add
-        assert of_products.get_total_flops() == products.operations(levels, tasks) == of_model.get_total_flops() - roles
+                model.composition.stack(constants, left, left)
+        assert of_products.get_total_flops() == products.operations(levels, tasks) == of_model.get_total_flops()
+
+
+def test_products_of_the_parser(tiny_config):
+    batches = [[[5, 6, 7, 8], [9, 10]], [[11, 12, 13]]]
+    products, size = Products(tiny_config, "cpu", torch.float64), tiny_config.parser_hidden_size
+    with FlopCounterMode(display=False) as counter:
+        products.of_parser(batches)()
+    assert counter.get_total_flops() == products.parser_operations(batches)
+    parser = FastR2D2Model(tiny_config).parser
+    matrices = [weight for name, weight in parser.backbone.named_parameters() if "weight" in name]
+    expected = 2 * 9 * (sum(weight.numel() for weight in matrices) + 2 * size * size)
+    assert counter.get_total_flops() == expected
 
 
 def test_systems_take_turns_and_the_first_round_does_not_count():
@@ -89,7 +102,7 @@ def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeyp
     tensors["forced_root"][2, 3] += 0.01
     save_file(tensors, arrays)
     monkeypatch.setattr(check, "GOLDEN", tmp_path / "golden")
-    monkeypatch.setattr(speed, "make_systems", lambda *_: pytest.fail("systems were made"))
+    monkeypatch.setattr(speed, "time_ranges", lambda *_: pytest.fail("something was timed"))
     with pytest.raises(ValueError, match="golden case len10_batch4, forced: wrong by .*; no times are given"):
         speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
 
@@ -97,14 +110,33 @@ def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeyp
 def test_the_table_and_its_files(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges 0 --rounds 1 --lengths 16 32 64 --memory".split()
+    options += ["--training_tokens", "20"]
     speed.main(["--corpus", str(tmp_path / "corpus.txt"), "--output", str(tmp_path / "out"), *options])
     out = capsys.readouterr().out
     assert "22 reference cases are right" in out and "| Fast-R2D2* encoder |" in out and "x products" in out
     results = json.loads((tmp_path / "out" / "speed.json").read_text())
     rows = {row["system"]: row for row in results["ranges"]}
-    assert set(rows) == {*NAMES, "products of Fast-R2D2", "products of Fast-R2D2*"}
+    assert set(rows) == {*DEFAULT_NAMES, "products of Fast-R2D2", "products of Fast-R2D2*"}
     assert rows["BERT-12L"]["times_bert"] == 1 and rows["Fast-R2D2"]["times_products"] > 0
     assert {row["shape"] for row in results["lengths"]} == {"balanced", "random", "chain"}
     assert (tmp_path / "out" / "speed.png").read_bytes().startswith(b"\x89PNG")
-    assert table(results["ranges"]).count("\n") == 10 and "grows as n^" in out
+    assert table(results["ranges"]).count("\n") == 10
+    assert results["training"]["tokens"] <= 20 and "tokens/s" in out
     plot(results, tmp_path / "again.png")
+
+
+def test_nothing_but_one_sentence(tmp_path, capsys):
+    (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
+    options = "--size tiny --device cpu --sentences 3 --ranges --lengths 16 32 64".split()
+    speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])
+    out = capsys.readouterr().out
+    assert "BERT" not in out and "balanced tree, s by tokens: 16: " in out
+
+
+def test_a_straight_line_is_found():
+    rows = [
+        {"shape": "balanced", "tokens": n, "seconds": 0.5 + 0.002 * n, "peak_bytes": 2**20 * n} for n in (1, 2, 5, 9)
+    ]
+    seconds, memory = describe_lengths(rows).splitlines()
+    assert seconds.endswith("0.5 s + 2 s per 1,000 tokens, R² 1.0000")
+    assert memory.endswith("MiB + 1e+03 MiB per 1,000 tokens, R² 1.0000")

@@ -1,0 +1,41 @@
+"""The composition function on its own."""
+
+import pytest
+import torch
+
+from modeling_fast_r2d2 import composition as module
+from modeling_fast_r2d2.composition import Composition
+
+
+@pytest.mark.parametrize("num_tasks", [1, 2])
+def test_many_at_once_are_composed_in_parts(tiny_config, monkeypatch, num_tasks):
+    torch.manual_seed(0)
+    composition = Composition(tiny_config).eval()
+    nodes, tasks = torch.randn(9, tiny_config.hidden_size), torch.randn(num_tasks, tiny_config.hidden_size)
+    left, right = torch.randint(9, (2, 23))
+    whole = composition(composition.prepare(tasks), nodes, left, right)
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 5)
+    with torch.no_grad():
+        parts = composition(composition.prepare(tasks), nodes, left, right)
+    for ours, theirs in zip(parts, whole, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_constants_are_what_every_composition_would_compute(tiny_config, activation):
+    """Task tokens projected once and roles as biases, against roles added to the inputs of a stock attention."""
+    tiny_config.hidden_act = activation
+    composition = Composition(tiny_config).eval().double()
+    stack, size = composition.stack, tiny_config.hidden_size
+    tasks, left, right = torch.randn(2, size).double(), *torch.randn(2, 7, size).double()
+    hidden = torch.stack([tasks[0].expand(7, -1), tasks[1].expand(7, -1), left, right], dim=1)
+    sees = torch.tensor([[1, 0, 1, 1], [0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]], dtype=torch.bool)
+    for layer in stack.layers:
+        with_roles = hidden + layer.role_embeddings.weight[[0, 0, 1, 2]]
+        weights = zip(layer.query_key_value.weight.split(size), layer.query_key_value.bias.split(size), strict=True)
+        parts = [source @ w.T + b for source, (w, b) in zip((with_roles, with_roles, hidden), weights, strict=True)]
+        query, key, value = (part.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2) for part in parts)
+        attended = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=sees)
+        hidden = layer._norm(hidden + layer.attention_output(attended.transpose(1, 2).flatten(-2)))
+        hidden = layer._norm(hidden + layer.output(layer.activation(layer.intermediate(hidden))))
+    torch.testing.assert_close(stack(stack.prepare(tasks), left, right), hidden.transpose(0, 1))

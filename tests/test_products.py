@@ -1,0 +1,102 @@
+"""Products by oneDNN against ``F.linear``."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from modeling_fast_r2d2 import products
+from modeling_fast_r2d2.products import apply_linear, linear
+
+SIZES = st.integers(1, 40)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def by_torch(inputs, weight, bias, gelu):
+    product = F.linear(inputs, weight, bias)
+    return F.gelu(product) if gelu else product
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, 7), max_size=2), SIZES, SIZES, st.booleans(), st.booleans(), st.booleans())
+def test_values_and_gradients_are_those_of_torch(batch, size, out, has_bias, gelu, strided):
+    inputs = torch.randn(*batch, size, 2)[..., 0] if strided else torch.randn(*batch, size)
+    inputs, weight = inputs.requires_grad_(), torch.randn(out, size, requires_grad=True)
+    leaves = [inputs, weight] + ([torch.randn(out, requires_grad=True)] if has_bias else [])
+    bias = leaves[2] if has_bias else None
+    ours, theirs = linear(inputs, weight, bias, gelu), by_torch(inputs, weight, bias, gelu)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    gradient = torch.randn_like(ours)
+    gradients = [torch.autograd.grad(values, leaves, gradient) for values in (ours, theirs)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize("dtype, bound", [(torch.float32, 1e-6), (torch.bfloat16, 5e-3), (torch.float64, 0)])
+@pytest.mark.parametrize("gelu", [False, True])
+def test_without_gradients(dtype, bound, gelu):
+    inputs, weight, bias = torch.randn(3, 50, 96), torch.randn(128, 96) / 10, torch.randn(128)
+    exact = by_torch(*(t.to(dtype).double() for t in (inputs, weight, bias)), gelu)
+    with torch.no_grad():
+        ours = linear(inputs.to(dtype), weight.to(dtype), bias.to(dtype), gelu)
+    assert ours.dtype == dtype and (ours - exact).norm() <= bound * exact.norm()
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_only_asked_for_gradients_are_computed(frozen):
+    leaves = [torch.randn(5, 8, requires_grad=frozen != 0), torch.randn(4, 8, requires_grad=frozen != 1)]
+    linear(*leaves).sum().backward()
+    assert [leaf.grad is None for leaf in leaves] == [frozen == 0, frozen == 1]
+
+
+def test_second_derivatives():
+    inputs, weight = torch.randn(4, 6, requires_grad=True), torch.randn(5, 6, requires_grad=True)
+    found = []
+    for function in (linear, F.linear):
+        (first,) = torch.autograd.grad(function(inputs, weight).square().sum(), inputs, create_graph=True)
+        found.append(torch.autograd.grad(first.square().sum(), weight)[0])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-3)
+
+
+def test_autocast_is_left_to_torch():
+    inputs, weight = torch.randn(4, 8), torch.randn(6, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(inputs, weight).dtype == torch.bfloat16
+
+
+def test_what_took_a_layers_place_is_called():
+    class Doubled(nn.Linear):
+        def forward(self, inputs):
+            return 2 * super().forward(inputs)
+
+    layer, inputs = Doubled(4, 4), torch.randn(3, 4)
+    torch.testing.assert_close(apply_linear(layer, inputs), layer(inputs))
+    torch.testing.assert_close(apply_linear(layer, inputs, gelu=True), F.gelu(layer(inputs)))
+
+
+def test_a_torch_without_the_operation(monkeypatch):
+    class Nothing:
+        pass
+
+    monkeypatch.setattr(products.torch.ops, "mkldnn", Nothing())
+    inputs, weight = torch.randn(3, 8), torch.randn(5, 8)
+    torch.testing.assert_close(linear(inputs, weight), F.linear(inputs, weight))
+
+
+def test_oneDNN_is_used_where_it_is_there(monkeypatch):
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this torch has no oneDNN")
+    calls = []
+    onednn = products._onednn
+    monkeypatch.setattr(products, "_onednn", lambda *given: calls.append(given) or onednn(*given))
+    layer = nn.Linear(8, 5)
+    apply_linear(layer, torch.randn(3, 8)).sum().backward()
+    assert len(calls) == 2  # forward, and the weight's gradient
+    with torch.backends.mkldnn.flags(enabled=False):
+        apply_linear(layer, torch.randn(3, 8))
+    assert len(calls) == 2
