@@ -18,6 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .fused import fused_kernels
+
 
 class Level(NamedTuple):
     """Cells that can be composed together, since all their children lie in lower levels."""
@@ -99,7 +101,9 @@ def merge_ranks(split_scores: Tensor, lengths: Tensor, nesting: Tensor | None = 
     return ranks.masked_fill(is_end, len(order))
 
 
-def plan_chart(ranks: Tensor, lengths: Tensor, window_size: int, reachable_only: bool = False) -> Chart:
+def plan_chart(
+    ranks: Tensor, lengths: Tensor, window_size: int, reachable_only: bool = False, kernels: str = "torch"
+) -> Chart:
     """The chart that is left when spans merge in the order of ``ranks`` (paper, Section 3.1).
 
     Args:
@@ -108,32 +112,33 @@ def plan_chart(ranks: Tensor, lengths: Tensor, window_size: int, reachable_only:
         window_size: the paper's ``m``, at least 1: how many candidates a cell may have.
         reachable_only: drop the cells that no tree from the root uses, about a quarter of them. Language-model
             contexts need the others.
+        kernels: ``config.composition_kernels``, for the search of greater ranks.
 
     Memory is linear in tokens times ``window_size``, but for a table of ranks of ``log(longest sentence)`` rows.
     """
     if window_size < 1:
         raise ValueError(f"window_size must be >= 1, got {window_size}")
-    small, large = _small_cells(lengths, window_size), _large_cells(ranks, lengths, window_size)
+    small, large = _small_cells(lengths, window_size), _large_cells(ranks, lengths, window_size, kernels)
     chart = _assemble(lengths, torch.cat([small[0], large[0]]), torch.cat([small[1], large[1]]))
     return _drop_unreachable(chart) if reachable_only else chart
 
 
-def plan_tree(ranks: Tensor, lengths: Tensor) -> Chart:
+def plan_tree(ranks: Tensor, lengths: Tensor, kernels: str = "torch") -> Chart:
     """The parser's tree, which splits every span at its highest rank: the reachable chart of window 1.
 
     Arguments as for `plan_chart`. Every cell has the one candidate that names it.
     """
     splits = _is_inner(ranks).nonzero()
-    return _assemble(lengths, tree_spans(ranks, lengths)[splits[:, 0]], splits)
+    return _assemble(lengths, tree_spans(ranks, lengths, kernels)[splits[:, 0]], splits)
 
 
-def tree_spans(ranks: Tensor, lengths: Tensor) -> Tensor:
+def tree_spans(ranks: Tensor, lengths: Tensor, kernels: str = "torch") -> Tensor:
     """The constituent of the parser's tree that splits at each split point: it reaches to the next greater ranks.
 
     Returns:
         ``(num_tokens, 2)`` long, first and last flat token, -1 at sentence ends.
     """
-    left, right = _nearest_greater(ranks, lengths, count=1)
+    left, right = _nearest_greater(ranks, lengths, 1, kernels)
     return torch.stack([left[0] + 1, right[0]], dim=-1).masked_fill(~_is_inner(ranks)[:, None], -1)
 
 
@@ -199,11 +204,14 @@ def _is_inner(ranks: Tensor) -> Tensor:
     return ranks < len(ranks)
 
 
-def _nearest_greater(ranks: Tensor, lengths: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _nearest_greater(ranks: Tensor, lengths: Tensor, count: int, kernels: str = "torch") -> tuple[Tensor, Tensor]:
     """The ``count`` nearest split points of greater rank on either side, each ``(count, num_tokens)``.
 
     Position -1 is the end of a sentence that precedes the first. A search that has met a sentence end stays there.
     """
+    fused = fused_kernels(kernels, ranks)
+    if fused is not None:
+        return fused.nearest_greater(ranks, count)
     fenced = torch.nn.functional.pad(ranks, (1, 0), value=len(ranks))
     reach = int(lengths.max())
     left = _previous_greater(fenced, count, reach)[:, 1:] - 1
@@ -241,9 +249,9 @@ def _small_cells(lengths: Tensor, window_size: int) -> tuple[Tensor, Tensor]:
     return torch.cat(spans), torch.cat(splits)
 
 
-def _large_cells(ranks: Tensor, lengths: Tensor, window_size: int) -> tuple[Tensor, Tensor]:
+def _large_cells(ranks: Tensor, lengths: Tensor, window_size: int, kernels: str) -> tuple[Tensor, Tensor]:
     """Cells of more inner split points: for each ``p``, ``a`` candidates left of it and ``window_size - a`` right."""
-    left, right = _nearest_greater(ranks, lengths, window_size + 1)
+    left, right = _nearest_greater(ranks, lengths, window_size + 1, kernels)
     fenced = torch.nn.functional.pad(_is_inner(ranks), (1, 0))  # shifted by one, for position -1
     left_inner, right_inner = fenced[left[:-1] + 1], fenced[right[:-1] + 1]
     yes = torch.ones_like(_is_inner(ranks))[None]

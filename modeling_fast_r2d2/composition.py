@@ -81,34 +81,27 @@ class CompositionLayer(GradientCheckpointingLayer):
             return apply_linear(self.intermediate, hidden, gelu=True)
         return self.activation(apply_linear(self.intermediate, hidden))
 
-    def _project(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Queries, keys, values of the tasks and of the children, ``(3, tokens, compositions, heads, head size)``."""
-        role_bias = role_bias[:, None]
-        weight, tokens = self.query_key_value.weight, [len(role_bias) - 2, 2]
+    def _project(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None) -> Tensor:
+        """Queries, keys and values, ``(3, tokens, compositions, heads, head size)``."""
+        weight = self.query_key_value.weight
         if projected_tasks is None:
-            parts = linear(hidden, weight).add_(role_bias).split(tokens)
+            projected = linear(hidden, weight)
         else:
-            of_tasks, of_children = role_bias.split(tokens)
-            parts = projected_tasks + of_tasks, linear(hidden[-2:], weight).add_(of_children)
-        of_tasks, of_children = (part.unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0) for part in parts)
-        return of_tasks, of_children
+            tasks = projected_tasks.expand(-1, hidden.shape[1], -1)
+            projected = torch.cat([tasks, linear(hidden[-2:], weight)])
+        return projected.add_(role_bias[:, None]).unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0)
 
-    def _attend(self, of_tasks: Tensor, of_children: Tensor) -> Tensor:
-        task_query, task_key, task_value = of_tasks  # one composition of them may stand for all
-        query, key, value = of_children
-        scale = query.shape[-1] ** -0.5
-        child_scores = torch.stack(
-            [(query * key[side]).sum(-1) for side in (0, 1)]
-        )  # (sides, tokens, compositions, heads)
-        task_scores = [(task_query * key[side]).sum(-1) for side in (0, 1)]
-        task_scores = torch.stack([*task_scores, (task_query * task_key).sum(-1).expand_as(task_scores[0])])
-        to_left, to_right, to_self = self._weights(scale * task_scores)
-        tasks = (to_left * value[0]).addcmul_(to_right, value[1]).addcmul_(to_self, task_value)
-        to_left, to_right = self._weights(scale * child_scores)
-        return torch.cat([tasks, (to_left * value[0]).addcmul_(to_right, value[1])]).flatten(-2)
-
-    def _weights(self, scores: Tensor) -> tuple[Tensor, ...]:
-        return self.attention_dropout(scores.softmax(0))[..., None].unbind(0)
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """All tokens see both children, and task tokens themselves: three weights a token, not a row of scores."""
+        tasks = slice(len(query) - 2)
+        to_left, to_right = ((query * key[side]).sum(-1) for side in (-2, -1))
+        to_self = (query[tasks] * key[tasks]).sum(-1)
+        to_self = torch.cat([to_self, to_left.new_full(to_left[-2:].shape, float("-inf"))])
+        weights = (query.shape[-1] ** -0.5 * torch.stack([to_left, to_right, to_self])).softmax(0)
+        to_left, to_right, to_self = self.attention_dropout(weights)[..., None]
+        attended = (to_left * value[-2]).addcmul_(to_right, value[-1])
+        attended[tasks].addcmul_(to_self[tasks], value[tasks])
+        return attended.flatten(-2)
 
     def _norm(self, hidden: Tensor) -> Tensor:
         return F.layer_norm(hidden, hidden.shape[-1:], eps=self.eps)

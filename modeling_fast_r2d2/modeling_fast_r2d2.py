@@ -94,7 +94,8 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         nesting = self._nesting(atom_spans, sentences)
         scores = self.base_model.parser(input_ids, sentences.lengths)
         check_split_scores(scores, sentences)
-        spans = tree_spans(merge_ranks(scores.detach(), sentences.lengths, nesting), sentences.lengths)
+        ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
+        spans = tree_spans(ranks, sentences.lengths, self.config.composition_kernels)
         return FastR2D2ParserOutput(scores, pad_spans(spans, sentences))
 
     def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
@@ -192,12 +193,12 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
         scores = batch.split_scores.detach()
         if encoding == "forced":
-            chart = plan_tree(merge_ranks(scores, lengths, batch.nesting), lengths)
+            chart = plan_tree(merge_ranks(scores, lengths, batch.nesting), lengths, config.composition_kernels)
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
         if self.training and config.split_noise:
             scores = add_gumbel_noise(scores, config.split_noise)
         ranks = merge_ranks(scores, lengths, batch.nesting)
-        chart = plan_chart(ranks, lengths, config.window_size, reachable_only)
+        chart = plan_chart(ranks, lengths, config.window_size, reachable_only, config.composition_kernels)
         forbidden = None
         if config.constrain_chart and batch.nesting is not None:
             forbidden = crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
@@ -208,9 +209,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         best = follow(chart, lambda cells: encoded.chosen[cells])[0]
         leaves = torch.arange(chart.num_tokens, device=best.device)
         places = torch.cat([batch.sentences.pad(leaves, -1), batch.sentences.pad(best, -1)[:, :-1]], dim=1)
-        nodes = F.pad(encoded.nodes, (0, 0, 0, 1))  # the last row, -1, is zeros
+        nodes = F.pad(encoded.nodes, (0, 0, 1, 0))  # the first row, for -1, is zeros
         return {
-            "last_hidden_state": nodes[places],
+            "last_hidden_state": nodes.index_select(0, 1 + places.flatten()).unflatten(0, places.shape),
             "pooler_output": encoded.nodes.index_select(0, chart.roots),
             "split_scores": batch.split_scores,
             "spans": pad_spans(chart.spans[best].masked_fill(best[:, None] < 0, -1), batch.sentences),
@@ -299,9 +300,11 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
 
     def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> Tensor:
         scores = batch.sentences.flatten(batch.split_scores)
+        kernels = self.config.composition_kernels
         if self.config.tree_objective == "exact":
-            return exact_tree_loss(chart, encoded, scores)
-        return sampled_tree_loss(chart, sample_trees(chart, encoded, self.config.num_tree_samples), scores)
+            return exact_tree_loss(chart, encoded, scores, kernels)
+        trees = sample_trees(chart, encoded, self.config.num_tree_samples)
+        return sampled_tree_loss(chart, trees, scores, kernels)
 
     def weighted_sum(self, **losses: Tensor | None) -> Tensor | None:
         """Sum of the losses that were computed, each times the config's ``<name>_loss_weight``; None without any."""

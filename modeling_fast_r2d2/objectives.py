@@ -9,6 +9,7 @@ from transformers.activations import ACT2FN
 
 from .chart import Chart, follow, widest_neighbours
 from .encoder import Encoding
+from .fused import fused_kernels
 from .products import apply_linear
 
 
@@ -73,7 +74,7 @@ def expected_counts(chart: Chart, encoding: Encoding) -> Tensor:
     return counts
 
 
-def exact_tree_loss(chart: Chart, encoding: Encoding, scores: Tensor) -> Tensor:
+def exact_tree_loss(chart: Chart, encoding: Encoding, scores: Tensor, kernels: str = "torch") -> Tensor:
     """Cross entropy of the parser's trees under the chart's, the KL up to the chart's entropy (Section 3.2).
 
     The expectation over all trees of the chart is exact: the paper's loss for infinitely many samples.
@@ -81,6 +82,7 @@ def exact_tree_loss(chart: Chart, encoding: Encoding, scores: Tensor) -> Tensor:
     Args:
         scores: ``(num_tokens,)`` split scores without span constraints, sentences end to end; those at sentence ends
             are not read.
+        kernels: ``config.composition_kernels``, for the sums over spans.
 
     Returns:
         Mean over sentences of ``-log p(tree) / n`` in nats. Gradient reaches the scores only.
@@ -88,7 +90,7 @@ def exact_tree_loss(chart: Chart, encoding: Encoding, scores: Tensor) -> Tensor:
     counts = expected_counts(chart, encoding)
     used = (counts > 0).nonzero(as_tuple=True)
     spans = chart.spans[chart.num_tokens :][used[0]]
-    log_prob = split_log_prob(scores, spans, chart.splits[used])
+    log_prob = split_log_prob(scores, spans, chart.splits[used], kernels)
     return _mean_per_token(chart, spans[:, 0], -counts[used] * log_prob)
 
 
@@ -106,23 +108,26 @@ def sample_trees(chart: Chart, encoding: Encoding, num_samples: int, generator=N
     return follow(chart, draw, num_samples)
 
 
-def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor) -> Tensor:
+def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor, kernels: str = "torch") -> Tensor:
     """The paper's Monte Carlo estimate of `exact_tree_loss`, from the ``trees`` of `sample_trees`."""
     sample, split = (trees >= 0).nonzero(as_tuple=True)
     spans = chart.spans[trees[sample, split]]
-    return _mean_per_token(chart, spans[:, 0], -split_log_prob(scores, spans, split)) / len(trees)
+    return _mean_per_token(chart, spans[:, 0], -split_log_prob(scores, spans, split, kernels)) / len(trees)
 
 
-def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor) -> Tensor:
+def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, kernels: str = "torch") -> Tensor:
     """The parser's log-probability, in nats, of splitting spans where they are split.
 
     Args:
         scores: ``(num_tokens,)``, flat.
         spans: ``(nodes, 2)`` long, first and last token.
         splits: ``(nodes,)`` long.
+        kernels: ``config.composition_kernels``.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return scores[splits] - range_logsumexp(scores, spans[:, 0], spans[:, 1] - 1)
+    fused = fused_kernels(kernels, scores)
+    sums = range_logsumexp if fused is None else fused.range_logsumexp
+    return scores[splits] - sums(scores, spans[:, 0], spans[:, 1] - 1)
 
 
 def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:

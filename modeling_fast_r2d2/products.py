@@ -30,10 +30,12 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: boo
 
 def _served_by_onednn(inputs: Tensor, weight: Tensor) -> bool:
     return (
-        inputs.dtype == weight.dtype
+        not torch.compiler.is_compiling()  # the compiler chooses for itself
+        and inputs.dtype == weight.dtype
         and inputs.dtype in (torch.float32, torch.bfloat16)
         and inputs.device.type == weight.device.type == "cpu"
         and inputs.dim() > 1
+        and inputs.shape[-1] == weight.shape[-1]  # if not, F.linear says so
         and inputs.numel() > 0
         and torch.backends.mkldnn.is_available()
         and torch.backends.mkldnn.enabled

@@ -11,10 +11,12 @@ from modeling_fast_r2d2.convert_original_checkpoint import convert_config, conve
 from timing.systems import Batch, pad
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
-# Largest error of a reference vector, relative to 1 + its size, and largest relative distance of root vectors.
-TOLERANCES = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (2e-1, 5e-2), torch.float16: (3e-2, 1e-2)}
+# Largest distance of root vectors, relative to their norm: from the reference's, and of a batch's from single ones.
+# Half precision loses a digit or two on the way up a tree; single values may lose more.
+TOLERANCES = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (1e-1, 5e-2), torch.float16: (2e-2, 1e-2)}
 
 
+@torch.inference_mode()
 def check_references(device: str, dtype: torch.dtype) -> int:
     """Roots along the tree and of the chart against the authors' numbers; returns how many cases there are.
 
@@ -36,9 +38,9 @@ def check_references(device: str, dtype: torch.dtype) -> int:
             if encoding == "chart" and dtype != torch.float32:
                 continue  # in half precision other candidates may win
             ours = model.to(dtype)(**_inputs(case, device), split_scores=scores, encoding=encoding).pooler_output
-            error = (ours.double().cpu() - arrays[expected]).abs() / (1 + arrays[expected].abs())
-            if not error.max() < TOLERANCES[dtype][0]:
-                raise ValueError(f"golden case {name}, {encoding}: wrong by {error.max():.1e}; no times are given")
+            distance = (ours.double().cpu() - arrays[expected]).norm() / arrays[expected].norm()
+            if not distance < TOLERANCES[dtype][0]:
+                raise ValueError(f"golden case {name}, {encoding}: wrong by {distance:.1e}; no times are given")
     return len(names)
 
 

@@ -1,5 +1,6 @@
 """The whole model on fused kernels, by Triton's interpreter; run by `test_model.py` in a process of its own."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import torch
 from safetensors.torch import load_file
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2.chart import merge_ranks, plan_chart, plan_tree
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
+from modeling_fast_r2d2.encoder import Encoding
+from modeling_fast_r2d2.objectives import exact_tree_loss, sample_trees, sampled_tree_loss
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -48,6 +52,24 @@ def test_losses_and_all_gradients_are_those_of_torch():
     for name in ours:  # that of the score's bias is zero but for rounding: shifting all scores changes nothing
         error = (ours[name] - theirs[name]).square().mean().sqrt()
         assert error < 1e-4 * size[name] + 1e-6 * max(size.values()), name
+
+
+@pytest.mark.parametrize("objective", ["exact", "sampled"])
+def test_structure_and_tree_loss_are_those_of_torch(objective):
+    lengths = torch.tensor([9, 1, 30, 2])
+    ranks = merge_ranks(torch.randn(4, 29, generator=torch.Generator().manual_seed(0)), lengths)
+    for plan in (plan_tree, functools.partial(plan_chart, window_size=3, reachable_only=True)):
+        ours, theirs = (plan(ranks, lengths, kernels=kernels) for kernels in ("triton", "torch"))
+        assert ours.level_sizes == theirs.level_sizes
+        assert all(torch.equal(getattr(ours, name), getattr(theirs, name)) for name in ("spans", "splits", "left"))
+    losses, scores = [], torch.randn(42, requires_grad=True)
+    encoding = Encoding(None, None, torch.zeros(ours.splits.shape).masked_fill(ours.splits < 0, float("-inf")), None)
+    trees = sample_trees(ours, encoding, 5)
+    for kernels in ("triton", "torch"):
+        given = (ours, encoding, scores, kernels) if objective == "exact" else (ours, trees, scores, kernels)
+        loss = (exact_tree_loss if objective == "exact" else sampled_tree_loss)(*given)
+        losses.append((loss, *torch.autograd.grad(loss, scores)))
+    torch.testing.assert_close(*losses)
 
 
 def small(**options) -> FastR2D2Config:
