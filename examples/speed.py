@@ -43,6 +43,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--rounds", type=int, default=3)
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="by default float32 on a CPU, else bfloat16")
+    add("--cuda_graphs", action="store_true", help="replay recorded launches for small levels")
     add("--threads", type=int, help="CPU threads; by default PyTorch's choice")
     add("--lengths", type=int, nargs="*", default=list(LENGTHS), help="of single sentences; none leaves that out")
     add("--training_tokens", type=int, default=0, help="of a pretraining batch; by default that is left out")
@@ -56,7 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     dtype = getattr(torch, options.dtype or ("float32" if options.device == "cpu" else "bfloat16"))
-    config = FastR2D2Config(**SIZES[options.size] | {"vocab_size": 30522, "window_size": options.window_size})
+    sizes = SIZES[options.size] | {"vocab_size": 30522, "window_size": options.window_size}
+    config = FastR2D2Config(**sizes, cuda_graphs=options.cuda_graphs)
     print(f"{check_references(options.device, dtype)} reference cases are right", flush=True)
     sentences = read_workload(options)
     set_seed(0)

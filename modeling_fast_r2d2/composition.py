@@ -9,6 +9,7 @@ from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .fused import dropout_of, fused_kernels
+from .level_graphs import LevelGraphs
 from .products import apply_linear, linear
 
 MOST_AT_ONCE = 256  # compositions on a CPU: what lies between the products of so many stays in its caches
@@ -144,6 +145,13 @@ class Constants(NamedTuple):
     projected_tasks: Tensor  # (num_tasks, 1, 3 * hidden_size), without bias
     role_biases: tuple[Tensor, ...]  # of each layer (num_tasks + 2, 3 * hidden_size)
 
+    def tensors(self) -> list[Tensor]:
+        return [self.tasks, self.projected_tasks, *self.role_biases]
+
+    @classmethod
+    def of_tensors(cls, tensors: list[Tensor]) -> "Constants":
+        return cls(*tensors[:2], tuple(tensors[2:]))
+
 
 class Composition(nn.Module):
     """``f`` of the paper's Equation 1: two children to their parent and the log-probability of joining them."""
@@ -151,6 +159,7 @@ class Composition(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.eps, self.kernels = config.layer_norm_eps, config.composition_kernels
+        self.graphs = LevelGraphs() if config.cuda_graphs else None
         self.stack = CompositionStack(config)
         self.score = nn.Linear(config.hidden_size, 1)
         self.blend = nn.Linear(config.hidden_size, 2)
@@ -175,14 +184,17 @@ class Composition(nn.Module):
             Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or
             wider, or None.
         """
+        if self.graphs is not None and self.graphs.serve(self, nodes, len(left)):
+            return self.graphs.run(self, constants, nodes, left, right)
         most = len(left) if nodes.is_cuda or torch.is_grad_enabled() else MOST_AT_ONCE
         if len(left) <= most:
-            return self._compose(constants, nodes, left, right)
+            return self.compose(constants, nodes, left, right)
         parts = zip(left.split(most), right.split(most), strict=True)
-        parents, log_probs = zip(*(self._compose(constants, nodes, *part) for part in parts), strict=True)
+        parents, log_probs = zip(*(self.compose(constants, nodes, *part) for part in parts), strict=True)
         return torch.cat(parents), None if log_probs[0] is None else torch.cat(log_probs)
 
-    def _compose(self, constants: Constants, nodes: Tensor, left: Tensor, right: Tensor):
+    def compose(self, constants: Constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        """`forward`, all at once and launch by launch."""
         kernels = fused_kernels(self.kernels, nodes)
         *scored, summed, left, right = self._encode(kernels, constants, nodes, left, right)
         if kernels is not None:

@@ -48,6 +48,7 @@ class FastR2D2Config(PreTrainedConfig):
             last two. What has weight 0 is not computed.
         composition_kernels: ``"torch"``, ``"triton"`` (the fused kernels of `fast_r2d2_kernels`) or ``"auto"``: the
             latter on a GPU where they can run.
+        cuda_graphs: On a GPU, in evaluation, replay recorded launches for a tree's small levels (see `level_graphs`).
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
         pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
             sentence's ends.
@@ -103,6 +104,7 @@ class FastR2D2Config(PreTrainedConfig):
     lm_loss_weight: float = 1.0
     tree_loss_weight: float = 1.0
     composition_kernels: str = "auto"
+    cuda_graphs: bool = False
     classifier_dropout: float | None = None
     tie_word_embeddings: bool = True
     pad_token_id: int | None = 0

@@ -6,19 +6,22 @@ import torch
 from transformers import Pipeline
 
 from .trees import BinaryTree
-from .words import encode_sentences
+from .words import batches_by_length, encode_sentences
 
 
 class ConstituencyParsingPipeline(Pipeline):
     """Trees of sentences, over words.
 
-    Takes one sentence or several, with ``batch_size=`` as in any pipeline. A sentence gives a dict: ``brackets``, a
-    string; ``words``; ``spans``, first and last word of each constituent, inclusive, by where it splits; ``tree``, an
-    `nltk.Tree`. ``save_pretrained`` writes this code beside the model, for processes without this package.
+    Takes one sentence or several, with ``batch_size=`` as in any pipeline, or ``batch_tokens=``. A sentence gives a
+    dict: ``brackets``, a string; ``words``; ``spans``, first and last word of each constituent, inclusive, by where it
+    splits; ``tree``, an `nltk.Tree`. ``save_pretrained`` writes this code beside the model, for processes without this
+    package.
 
     Args:
         encoding: whose trees: ``"forced"``, the parser's, which need no encoder and are the default, or
             ``"chart"`` or ``"heuristic"``, the best of a chart.
+        batch_tokens: parse a list's sentences of like length together, so many that they and their padding have at
+            most so many tokens.
     """
 
     _load_tokenizer = True
@@ -26,20 +29,41 @@ class ConstituencyParsingPipeline(Pipeline):
     _load_feature_extractor = False
     _load_processor = False
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, batch_tokens: int | None = None, **kwargs):
         super().__init__(*args, **kwargs)
+        self._batch_tokens = batch_tokens
         if self.tokenizer.padding_side != "right":  # batches are padded on this side
             self.tokenizer = copy.deepcopy(self.tokenizer)
             self.tokenizer.padding_side = "right"
 
+    def __call__(self, inputs, *args, batch_tokens: int | None = None, **kwargs):
+        batch_tokens = self._batch_tokens if batch_tokens is None else batch_tokens
+        if isinstance(inputs, list | tuple) and not inputs:
+            return []
+        if batch_tokens is None or not isinstance(inputs, list | tuple):
+            return super().__call__(inputs, *args, **kwargs)
+        lengths, results = self._lengths(inputs), [None] * len(inputs)
+        for rows in batches_by_length(lengths, kwargs.pop("batch_size", None), batch_tokens):
+            found = super().__call__([inputs[row] for row in rows], *args, batch_size=len(rows), **kwargs)
+            for row, result in zip(rows, found, strict=True):
+                results[row] = result
+        return results
+
     def _sanitize_parameters(self, encoding: str | None = None, **kwargs):
         if kwargs:
-            raise ValueError(f"unknown arguments {', '.join(kwargs)}; constituency-parsing has encoding and batch_size")
+            raise ValueError(
+                f"unknown arguments {', '.join(kwargs)}; constituency-parsing has encoding, batch_size and batch_tokens"
+            )
         return {}, {} if encoding is None else {"encoding": encoding}, {}
 
+    def _lengths(self, sentences) -> list[int]:
+        for sentence in sentences:
+            _check(sentence)
+        encoded = self.tokenizer(list(sentences), add_special_tokens=False, return_attention_mask=False, verbose=False)
+        return [max(len(ids), 1) for ids in encoded["input_ids"]]
+
     def preprocess(self, sentence: str) -> dict:
-        if not isinstance(sentence, str):
-            raise ValueError(f"a sentence must be a string, got {type(sentence).__name__}")
+        _check(sentence)
         row = {name: rows[0] for name, rows in encode_sentences(self.tokenizer, [sentence]).items()}
         ids = torch.tensor([row["input_ids"]])
         return {
@@ -68,3 +92,8 @@ class ConstituencyParsingPipeline(Pipeline):
             "spans": list(tree.spans),
             "tree": tree.to_nltk(words),
         }
+
+
+def _check(sentence) -> None:
+    if not isinstance(sentence, str):
+        raise ValueError(f"a sentence must be a string, got {type(sentence).__name__}")

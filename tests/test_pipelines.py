@@ -60,6 +60,24 @@ def test_one_sentence_and_a_stream_are_parsed_too(parse):
     assert [result["words"] for result in parse(iter_sentences(), batch_size=4)] == [s.split() for s in SENTENCES]
 
 
+@pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"batch_tokens": 12}, {"batch_tokens": 99, "batch_size": 2}])
+def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, monkeypatch):
+    expected, sizes = parse(SENTENCES), []
+    forward = type(parse)._forward
+
+    def spy(self, inputs, **given):
+        sizes.append(inputs["input_ids"].shape)
+        return forward(self, inputs, **given)
+
+    monkeypatch.setattr(type(parse), "_forward", spy)
+    assert parse(SENTENCES, **options) == expected
+    assert all(rows == 1 or rows * tokens <= options["batch_tokens"] for rows, tokens in sizes)
+    assert max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
+    assert parse([], **options) == [] and parse(SENTENCES[2], **options) == expected[2]
+    with pytest.raises(ValueError, match="a sentence must be a string, got int"):
+        parse([SENTENCES[0], 3], **options)
+
+
 def iter_sentences():
     yield from SENTENCES
 

@@ -91,14 +91,14 @@ def test_training_follows_the_same_curve():
         torch.manual_seed(1)
         model = FastR2D2ForPreTraining(small(composition_kernels=kernels, **WITHOUT_CHANCE)).train()
         optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-2), []
-        for _ in range(15):
+        for _ in range(100):
             loss = model(ids).loss
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.item())
         curves[kernels] = torch.tensor(losses)
-    assert curves["torch"][-1] < 0.8 * curves["torch"][0]
+    assert curves["torch"][-1] < 0.3 * curves["torch"][0]
     torch.testing.assert_close(curves["triton"], curves["torch"], rtol=1e-3, atol=1e-3)
 
 

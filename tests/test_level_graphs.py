@@ -1,0 +1,113 @@
+"""Padding, keys and fixed inputs of recorded levels, with a recorder for CPUs; tests/kernels/test_gpu.py has CUDA's."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2 import FastR2D2Model, level_graphs
+from modeling_fast_r2d2.level_graphs import LevelGraphs, padded_size
+
+IDS = torch.tensor([[20, 21, 22, 23, 24, 25, 26], [30, 31, 32, 0, 0, 0, 0]])
+
+
+@pytest.fixture
+def recorded(tiny_config, monkeypatch):
+    """A model that replays, and a list of what was recorded."""
+    made = []
+
+    def record(function):
+        made.append(function)
+        results = function()  # at fixed addresses, as those of a graph
+
+        def replay():
+            for result, new in zip(results, function(), strict=True):
+                if result is not None:
+                    result.copy_(new)
+            return results
+
+        return replay
+
+    monkeypatch.setattr(level_graphs, "record", record)
+    monkeypatch.setattr(LevelGraphs, "serve", lambda self, composition, nodes, count: 0 < count <= level_graphs.MOST)
+    tiny_config.cuda_graphs = True
+    torch.manual_seed(0)
+    return FastR2D2Model(tiny_config).eval(), made
+
+
+def plain(model: FastR2D2Model) -> FastR2D2Model:
+    model = copy.deepcopy(model)
+    model.composition.graphs = None
+    return model
+
+
+@given(st.integers(1, 10_000))
+def test_padded_sizes(count):
+    size = padded_size(count)
+    assert size // 2 < count <= size and size & (size - 1) == 0
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("encoding", ["forced", "chart", "heuristic"])
+def test_replayed_levels_are_the_composed_ones(recorded, encoding, mode):
+    model, made = recorded
+    for ids in (IDS, IDS + 5 * (IDS > 0), IDS[:1]):
+        with mode():
+            ours, expected = (each(ids, encoding=encoding) for each in (model, plain(model)))
+        torch.testing.assert_close(ours.last_hidden_state, expected.last_hidden_state)
+        torch.testing.assert_close(ours.log_prob, expected.log_prob)
+    assert 0 < len(made) <= 5  # sizes 1 to 16, each once
+
+
+@torch.no_grad()
+def test_a_recording_serves_both_modes_and_new_weights(recorded):
+    model, made = recorded
+    model(IDS)
+    with torch.inference_mode():
+        model(IDS)
+    count = len(made)
+    for parameter in model.composition.parameters():
+        parameter.add_(0.1 * torch.randn_like(parameter))  # in place: the address stays
+    torch.testing.assert_close(model(IDS).pooler_output, plain(model)(IDS).pooler_output)
+    assert len(made) == count
+    weight = model.composition.stack.layers[0].output.weight
+    weight.data = weight.data.clone()
+    torch.testing.assert_close(model(IDS).pooler_output, plain(model)(IDS).pooler_output)
+    assert len(made) == 2 * count
+
+
+@torch.no_grad()
+def test_large_levels_are_composed_at_once(recorded, monkeypatch):
+    model, made = recorded
+    monkeypatch.setattr(level_graphs, "MOST", 0)
+    model(IDS)
+    assert not made
+
+
+def test_results_are_not_overwritten_by_the_next_level(recorded):
+    model, _ = recorded
+    with torch.no_grad():
+        first = model(IDS)
+        kept = first.last_hidden_state.clone()
+        model(IDS.flip(1)[:, 4:])
+    assert torch.equal(first.last_hidden_state, kept)
+
+
+def test_copies_and_pickles_begin_without_recordings(recorded):
+    model, _ = recorded
+    with torch.no_grad():
+        model(IDS)
+    assert model.composition.graphs._recordings
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert not copied.composition.graphs._recordings
+        assert copied.composition.graphs is not model.composition.graphs
+
+
+def test_a_cpu_and_training_are_not_served(tiny_config):
+    tiny_config.cuda_graphs = True
+    model = FastR2D2Model(tiny_config).eval()
+    assert not model.composition.graphs.serve(model.composition, torch.ones(2, 3), 1)
+    model(IDS).pooler_output.sum().backward()
