@@ -8,7 +8,8 @@ TRAIN = ["accelerate>=1.1", "datasets>=3.0", "tensorboard", "matplotlib"]
 EVAL = ["evaluate>=0.4", "scikit-learn", "scipy"]
 SPACY = ["spacy>=3.8"]
 KERNELS = ['triton; platform_system == "Linux"']
-TEST = ["pytest>=8", "pytest-xdist", "hypothesis>=6.100", "ruff>=0.8"]
+# kernels: Hugging Face's library, through which the tests load ours; no relation to the extra of that name.
+TEST = ["kernels>=0.17", "pytest>=8", "pytest-xdist", "hypothesis>=6.100", "ruff>=0.8"]
 
 setup(
     name="fast-r2d2",

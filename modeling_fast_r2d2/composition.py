@@ -1,5 +1,6 @@
 """The composition function: a Transformer over ``[task tokens, left, right]`` (paper, Section 2.1)."""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .fused import dropout_of, fused_kernels
+from .fused import fused_kernels
 from .level_graphs import LevelGraphs
 from .products import apply_linear, linear
 
@@ -21,6 +22,10 @@ class CompositionLayer(GradientCheckpointingLayer):
     The children see each other and themselves; a task token sees itself and both children. Roles are added to
     queries and keys only. Layer norms have no parameters.
     """
+
+    # What the `kernels` library looks for when it puts `fast_r2d2_kernels.layers.CompositionLayer` in. transformers'
+    # decorator does no more, but nothing where it finds another version of that library than it was made for.
+    kernel_layer_name = "CompositionLayer"
 
     def __init__(self, config):
         super().__init__()
@@ -47,6 +52,13 @@ class CompositionLayer(GradientCheckpointingLayer):
         size = roles.shape[1]
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
 
+    def __call__(self, *args, **kwargs):
+        # transformers checkpoints in the class's forward; one that the `kernels` library put in is the instance's own.
+        if self.gradient_checkpointing and self.training:
+            if getattr(self.forward, "__func__", type(self).forward) is not type(self).forward:
+                return self._gradient_checkpointing_func(partial(nn.Module.__call__, self, **kwargs), *args)
+        return super().__call__(*args, **kwargs)
+
     def forward(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None = None) -> Tensor:
         """
         Args:
@@ -57,25 +69,12 @@ class CompositionLayer(GradientCheckpointingLayer):
         """
         kernels = fused_kernels(self.kernels, hidden)
         if kernels is not None:
-            return self._forward_fused(kernels, hidden, role_bias)
+            return kernels.layers.CompositionLayer.forward(self, hidden, role_bias)
         # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
         attended = apply_linear(self.attention_output, self._attend(*self._project(hidden, role_bias, projected_tasks)))
         hidden = self._norm(self.dropout(attended).add_(hidden))
         expanded = self.dropout(self._expand(hidden))
         return self._norm(self.dropout(apply_linear(self.output, expanded)).add_(hidden))
-
-    def _forward_fused(self, kernels, hidden: Tensor, role_bias: Tensor) -> Tensor:
-        """The same by products without bias; all between them is fused."""
-        product = F.linear(hidden, self.query_key_value.weight)
-        attended = kernels.composition_attention(
-            product, role_bias, self.num_heads, *dropout_of(self.attention_dropout)
-        )
-        update = F.linear(attended, self.attention_output.weight)
-        hidden = kernels.residual_norm(update, self.attention_output.bias, hidden, self.eps, *dropout_of(self.dropout))
-        product = F.linear(hidden, self.intermediate.weight)
-        expanded = kernels.bias_gelu(product, self.intermediate.bias, *dropout_of(self.dropout))
-        update = F.linear(expanded, self.output.weight)
-        return kernels.residual_norm(update, self.output.bias, hidden, self.eps, *dropout_of(self.dropout))
 
     def _expand(self, hidden: Tensor) -> Tensor:
         if self.is_gelu:

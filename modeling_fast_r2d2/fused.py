@@ -3,7 +3,7 @@
 from functools import cache
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 COMPOSITION_KERNELS = ("auto", "torch", "triton")
 
@@ -39,11 +39,4 @@ def _load():
     return fast_r2d2_kernels
 
 
-def dropout_of(module: nn.Dropout) -> tuple[float, int]:
-    """Probability and seed for a fused operation; the seed comes from torch's generator, so that runs repeat."""
-    if not module.training or not module.p:
-        return 0.0, 0
-    return module.p, int(torch.randint(2**31, ()))
-
-
-__all__ = ["COMPOSITION_KERNELS", "dropout_of", "fused_kernels"]
+__all__ = ["COMPOSITION_KERNELS", "fused_kernels"]

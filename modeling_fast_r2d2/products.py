@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 
 def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor:
-    """A linear layer, and exact GELU if asked for; what was put in a linear layer's place is called as it is."""
-    if type(layer) is nn.Linear:
+    """A linear layer, and exact GELU if asked for; what took a linear layer's place, or hooks onto it, is called."""
+    has_hooks = layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer)
+    if type(layer) is nn.Linear and not has_hooks:
         return linear(inputs, layer.weight, layer.bias, gelu)
     return F.gelu(layer(inputs)) if gelu else layer(inputs)
 

@@ -79,6 +79,14 @@ def test_what_took_a_layers_place_is_called():
     torch.testing.assert_close(apply_linear(layer, inputs, gelu=True), F.gelu(layer(inputs)))
 
 
+@pytest.mark.parametrize("attach", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_are_called(attach):
+    layer, calls = nn.Linear(4, 4), []
+    getattr(layer, attach)(lambda *given: calls.append(given))
+    apply_linear(layer, torch.randn(3, 4))
+    assert len(calls) == 1
+
+
 def test_a_torch_without_the_operation(monkeypatch):
     class Nothing:
         pass

@@ -2,9 +2,11 @@
 
 Each function runs its kernels on tensors in float32, float16 or bfloat16 on a GPU, and computes its definition on all
 others; arithmetic is in float32. Under ``TRITON_INTERPRET=1`` the kernels run on CPU tensors, for tests. All ops
-are registered with torch under ``torch.ops.fast_r2d2``, so that ``torch.compile`` and autograd know them.
+are registered with torch, as ``torch.ops.fast_r2d2_kernels``, so that ``torch.compile`` and autograd know them.
+`layers` is for Hugging Face's `kernels` library.
 """
 
+from . import layers
 from .attention import composition_attention
 from .bias_gelu import bias_gelu
 from .blend_norm import blend_norm
@@ -22,6 +24,7 @@ __all__ = [
     "composition_attention",
     "gather_children",
     "is_available",
+    "layers",
     "nearest_greater",
     "range_logsumexp",
     "residual_norm",

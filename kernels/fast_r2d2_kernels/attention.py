@@ -193,7 +193,7 @@ def _options(projected: Tensor, num_heads: int, dropout_p: float) -> dict:
     }
 
 
-@operator("fast_r2d2::composition_attention", mutates_args=())
+@operator("composition_attention", mutates_args=())
 def _attention(projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int) -> Tensor:
     tokens, count, size = projected.shape[0], projected.shape[1], projected.shape[2] // 3
     out = projected.new_empty(tokens, count, size)
@@ -206,7 +206,7 @@ def _attention(projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: 
     return out
 
 
-@operator("fast_r2d2::composition_attention_backward", mutates_args=())
+@operator("composition_attention_backward", mutates_args=())
 def _attention_backward(
     upstream: Tensor, projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor]:

@@ -88,7 +88,7 @@ def _grid(x: Tensor) -> tuple[int, int, int, int]:
     return rows, per_program, -(-rows // per_program), min(power_of_2(x.shape[-1]), LARGEST_BLOCK)
 
 
-@operator("fast_r2d2::bias_gelu", mutates_args=())
+@operator("bias_gelu", mutates_args=())
 def _bias_gelu(x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> Tensor:
     rows, per_program, groups, block = _grid(x)
     out = torch.empty_like(x)
@@ -101,7 +101,7 @@ def _bias_gelu(x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> Tensor:
     return out
 
 
-@operator("fast_r2d2::bias_gelu_backward", mutates_args=())
+@operator("bias_gelu_backward", mutates_args=())
 def _bias_gelu_backward(
     upstream: Tensor, x: Tensor, bias: Tensor, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor]:

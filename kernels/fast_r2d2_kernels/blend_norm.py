@@ -103,7 +103,7 @@ def _options(size: int) -> dict:
     return {"SIZE": size, "BLOCK": power_of_2(size), "num_warps": warps_for(power_of_2(size))}
 
 
-@operator("fast_r2d2::blend_norm", mutates_args=())
+@operator("blend_norm", mutates_args=())
 def _blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     count, size = left.shape
     out, reciprocal = torch.empty_like(left), left.new_empty(count, dtype=torch.float32)
@@ -115,7 +115,7 @@ def _blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) 
     return out, reciprocal
 
 
-@operator("fast_r2d2::blend_norm_into", mutates_args=("out",))
+@operator("blend_norm_into", mutates_args=("out",))
 def _blend_norm_into(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float, out: Tensor, start: int) -> None:
     count, size = left.shape
     if count:
@@ -125,7 +125,7 @@ def _blend_norm_into(weight_logits: Tensor, left: Tensor, right: Tensor, eps: fl
             )
 
 
-@operator("fast_r2d2::blend_norm_backward", mutates_args=())
+@operator("blend_norm_backward", mutates_args=())
 def _blend_norm_backward(
     upstream: Tensor, weight_logits: Tensor, left: Tensor, right: Tensor, out: Tensor, reciprocal: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -101,7 +101,7 @@ def _options(vectors: Tensor, noise: Tensor | None) -> dict:
     }  # fmt: skip
 
 
-@operator("fast_r2d2::choose", mutates_args=())
+@operator("choose", mutates_args=())
 def _choose(vectors: Tensor, candidates: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     cells, _, size = vectors.shape
     vector, log_prob = vectors.new_empty(cells, size), candidates.new_empty(cells)
@@ -115,7 +115,7 @@ def _choose(vectors: Tensor, candidates: Tensor, noise: Tensor | None) -> tuple[
     return vector, log_prob, chosen
 
 
-@operator("fast_r2d2::choose_backward", mutates_args=())
+@operator("choose_backward", mutates_args=())
 def _choose_backward(
     to_vector: Tensor, to_log_prob: Tensor, vectors: Tensor, candidates: Tensor, noise: Tensor | None, chosen: Tensor
 ) -> tuple[Tensor, Tensor]:

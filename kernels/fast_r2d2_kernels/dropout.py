@@ -5,7 +5,7 @@ value is dropped if the hash's 24 high bits, a fraction of one, lie below the pr
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .launch import tl, triton
 
@@ -15,6 +15,13 @@ LOW_BITS = 0xFFFFFFFF
 def check_dropout(p: float) -> None:
     if not 0 <= p < 1:
         raise ValueError(f"dropout_p must be at least 0 and less than 1, got {p}")
+
+
+def dropout_of(module: nn.Dropout) -> tuple[float, int]:
+    """Probability and seed for a fused operation; the seed comes from torch's generator, so that runs repeat."""
+    if not module.training or not module.p:
+        return 0.0, 0
+    return module.p, int(torch.randint(2**31, ()))
 
 
 @triton.jit

@@ -68,7 +68,7 @@ def _gather_backward_kernel(upstream, nodes, order, grad, count, SIZE: tl.conste
         tl.store(grad + node * SIZE + column, total.to(grad.dtype.element_ty), mask=column < SIZE)
 
 
-@operator("fast_r2d2::gather_children", mutates_args=())
+@operator("gather_children", mutates_args=())
 def _gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
     num_tasks, size = tasks.shape
     block = power_of_2(size)
@@ -82,7 +82,7 @@ def _gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) 
     return out
 
 
-@operator("fast_r2d2::gather_children_backward", mutates_args=())
+@operator("gather_children_backward", mutates_args=())
 def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num_nodes: int) -> Tensor:
     size = upstream.shape[2]
     block = power_of_2(size)

@@ -23,13 +23,22 @@ else:
 INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
 
 if HAS_TRITON and not INTERPRETED:
-    operator, wrap_triton = torch.library.triton_op, torch.library.wrap_triton
+    _register, wrap_triton = torch.library.triton_op, torch.library.wrap_triton
 else:  # the interpreter reads memory, so that nothing may trace through it
 
     def wrap_triton(kernel):
         return kernel
 
-    operator = torch.library.custom_op
+    _register = torch.library.custom_op
+
+
+def operator(name: str, mutates_args: tuple[str, ...]):
+    """Register a function with torch in the namespace of the name that this package was imported by.
+
+    Hugging Face's `kernels` library imports it by a name of its own: two copies, perhaps of two versions, may meet in
+    a process, and torch lets the ops of a later one replace those of an earlier one of the same name.
+    """
+    return _register(f"{__spec__.parent}::{name}", mutates_args=mutates_args)
 
 
 def is_available() -> bool:

@@ -90,7 +90,7 @@ def _search_kernel(heap, found, num_tokens, leaves, height, COUNT: tl.constexpr,
         tl.store(target, position.to(tl.int64), mask=token < num_tokens)
 
 
-@operator("fast_r2d2::nearest_greater", mutates_args=())
+@operator("nearest_greater", mutates_args=())
 def _nearest_greater_both(ranks: Tensor, count: int) -> Tensor:
     num_tokens = len(ranks)
     found = ranks.new_empty(2, count, num_tokens)

@@ -70,7 +70,7 @@ def _range_logsumexp_backward_kernel(upstream, values, first, last, out, grad, B
         tl.atomic_add(grad + position, arriving * tl.exp(value - total), mask=position < stop, sem="relaxed")
 
 
-@operator("fast_r2d2::range_logsumexp", mutates_args=())
+@operator("range_logsumexp", mutates_args=())
 def _range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
     out = values.new_empty(len(first), dtype=torch.float32)
     if len(first):
@@ -79,7 +79,7 @@ def _range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
     return out
 
 
-@operator("fast_r2d2::range_logsumexp_backward", mutates_args=())
+@operator("range_logsumexp_backward", mutates_args=())
 def _range_logsumexp_backward(upstream: Tensor, values: Tensor, first: Tensor, last: Tensor, out: Tensor) -> Tensor:
     grad = torch.zeros_like(values, dtype=torch.float32)
     if len(first):

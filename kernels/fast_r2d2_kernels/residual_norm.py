@@ -88,7 +88,7 @@ def _residual_norm_backward_kernel(
     tl.store(partial + program * SIZE + column, total, mask=inside)
 
 
-@operator("fast_r2d2::residual_norm", mutates_args=())
+@operator("residual_norm", mutates_args=())
 def _residual_norm(
     update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor]:
@@ -105,7 +105,7 @@ def _residual_norm(
     return out, reciprocal
 
 
-@operator("fast_r2d2::residual_norm_backward", mutates_args=())
+@operator("residual_norm_backward", mutates_args=())
 def _residual_norm_backward(
     upstream: Tensor, out: Tensor, reciprocal: Tensor, update_dtype: torch.dtype, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:

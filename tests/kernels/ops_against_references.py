@@ -286,9 +286,9 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_torch_finds_the_op_well_registered(name):
-    opcheck(getattr(torch.ops.fast_r2d2, name).default, EXAMPLES[name])
+    opcheck(getattr(torch.ops.fast_r2d2_kernels, name).default, EXAMPLES[name])
 
 
 def test_torch_finds_the_op_that_writes_into_a_buffer_well_registered():
     tensors = [x.detach() for x in EXAMPLES["blend_norm"][:3]]
-    opcheck(torch.ops.fast_r2d2.blend_norm_into.default, (*tensors, 1e-5, torch.zeros(5, 24, device=DEVICE), 1))
+    opcheck(torch.ops.fast_r2d2_kernels.blend_norm_into.default, (*tensors, 1e-5, torch.zeros(5, 24, device=DEVICE), 1))

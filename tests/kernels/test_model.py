@@ -8,15 +8,28 @@ from pathlib import Path
 import pytest
 import torch
 
+from fast_r2d2_kernels.dropout import dropout_of
 from modeling_fast_r2d2 import FastR2D2Config
-from modeling_fast_r2d2.fused import dropout_of, fused_kernels
+from modeling_fast_r2d2.fused import fused_kernels
 
 
-def test_the_model_on_kernels_by_the_interpreter():
-    """In its own process, since Triton reads the variable when kernels are decorated."""
+@pytest.mark.parametrize("which", ["curve", "not curve"])
+def test_the_model_on_kernels_by_the_interpreter(which):
+    """In its own process, since Triton reads the variable when kernels are decorated; two, since they take minutes."""
     path = Path(__file__).with_name("model_on_kernels.py")
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        "-k",
+        which,
+        str(path),
+    ]
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stdout[-5000:]
     assert " passed" in result.stdout

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import pytest
 import speed
@@ -87,6 +88,14 @@ def test_systems_take_turns_and_the_first_round_does_not_count():
     calls = []
     times = clock.take_turns({name: lambda name=name: calls.append(name) for name in "ab"}, 3, "cpu")
     assert calls == list("ab") * 4 and all(0 <= time.least <= time.median <= time.most for time in times.values())
+
+
+def test_long_runs_need_no_round_that_does_not_count(monkeypatch):
+    monkeypatch.setattr(clock, "LONG", 0.05)
+    calls = []
+    functions = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b") or time.sleep(0.1)}
+    clock.take_turns(functions, 2, "cpu")
+    assert calls == list("ababa")
 
 
 def test_peak_memory_sees_what_a_run_takes():

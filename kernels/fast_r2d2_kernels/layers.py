@@ -1,0 +1,63 @@
+"""Layers that stand in for a model's own, for Hugging Face's `kernels` library.
+
+The library finds this package in the folder ``kernels/`` of a checkout, or in a repository on the Hub, and puts the
+layer's ``forward`` in the place of that of every composition layer of a model::
+
+    from kernels import LocalLayerRepository, Mode, kernelize, use_kernel_mapping
+
+    layer = LocalLayerRepository(repo_path=Path("kernels"), layer_name="CompositionLayer")
+    with use_kernel_mapping({"CompositionLayer": {"cuda": layer}}):
+        kernelize(model, mode=Mode.TRAINING, device="cuda")
+
+A model needs this only where the package is not installed: where it is, ``config.composition_kernels`` chooses.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .attention import composition_attention
+from .bias_gelu import bias_gelu
+from .dropout import dropout_of
+from .residual_norm import residual_norm
+
+
+class CompositionLayer(nn.Module):
+    """`modeling_fast_r2d2.composition.CompositionLayer` by products without bias; all between them is fused.
+
+    It has no state. ``forward`` reads the members of the layer that it stands in for, which are annotated here.
+    """
+
+    has_backward = True  # and not can_torch_compile: drawing the seed of dropout breaks the graph
+
+    num_heads: int
+    eps: float
+    is_gelu: bool
+    query_key_value: nn.Linear
+    attention_output: nn.Linear
+    intermediate: nn.Linear
+    output: nn.Linear
+    activation: nn.Module
+    attention_dropout: nn.Dropout
+    dropout: nn.Dropout
+
+    def forward(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None = None) -> Tensor:
+        """
+        Args:
+            hidden: ``(tokens, compositions, hidden_size)``, as is what is returned; the children come last.
+            role_bias: ``(tokens, 3 * hidden_size)``, added to each token's queries, keys and values.
+            projected_tasks: not used; the task tokens are projected with the others.
+        """
+        product = F.linear(hidden, self.query_key_value.weight)
+        attended = composition_attention(product, role_bias, self.num_heads, *dropout_of(self.attention_dropout))
+        update = F.linear(attended, self.attention_output.weight)
+        hidden = residual_norm(update, self.attention_output.bias, hidden, self.eps, *dropout_of(self.dropout))
+        if self.is_gelu:
+            product = F.linear(hidden, self.intermediate.weight)
+            expanded = bias_gelu(product, self.intermediate.bias, *dropout_of(self.dropout))
+        else:
+            expanded = self.dropout(self.activation(self.intermediate(hidden)))
+        update = F.linear(expanded, self.output.weight)
+        return residual_norm(update, self.output.bias, hidden, self.eps, *dropout_of(self.dropout))
+
+
+__all__ = ["CompositionLayer"]

@@ -1,0 +1,100 @@
+"""Hugging Face's `kernels` library loads the kernels from the checkout and puts their layer into a model.
+
+On a CPU the ops compute their references, so that the layer can be compared with the model's own.
+"""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+
+import fast_r2d2_kernels
+from kernels import LocalLayerRepository, Mode, get_local_kernel, kernelize, use_kernel_mapping
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+
+FOLDER = Path(__file__).parents[2] / "kernels"
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return get_local_kernel(FOLDER)
+
+
+@pytest.fixture
+def model(tiny_config) -> FastR2D2ForPreTraining:
+    return model_of(tiny_config)
+
+
+def model_of(config: FastR2D2Config, **options) -> FastR2D2ForPreTraining:
+    torch.manual_seed(0)
+    return FastR2D2ForPreTraining(FastR2D2Config(**{**config.to_dict(), **options})).eval()
+
+
+def kernelized(model: FastR2D2ForPreTraining, mode: Mode = Mode.TRAINING, **options) -> FastR2D2ForPreTraining:
+    """A copy of the model that runs on the library's layers."""
+    layer = LocalLayerRepository(repo_path=FOLDER, layer_name="CompositionLayer")
+    with use_kernel_mapping({"CompositionLayer": {"cpu": layer}}, inherit_mapping=False):
+        return kernelize(copy.deepcopy(model), mode=mode, device="cpu", **options)
+
+
+def forwards(model: FastR2D2ForPreTraining) -> set:
+    return {layer.forward.__func__ for layer in model.model.composition.stack.layers}
+
+
+def loss_and_gradients(model: FastR2D2ForPreTraining, batch: dict) -> dict[str, torch.Tensor]:
+    loss = model(**batch).loss
+    loss.backward()
+    return {"loss": loss} | {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_the_folder_is_loaded_beside_the_installed_package(kernel):
+    assert kernel.__all__ == fast_r2d2_kernels.__all__
+    assert not any(getattr(kernel, name) is getattr(fast_r2d2_kernels, name) for name in kernel.__all__)
+    x = torch.zeros(3, 8, device="meta", requires_grad=True)
+    for package in (fast_r2d2_kernels, kernel):  # each has its ops, with shapes and gradients
+        op = getattr(torch.ops, package.__name__).bias_gelu
+        (gradient,) = torch.autograd.grad(op(x, x[0], 0.1, 3).sum(), x)
+        assert gradient.shape == x.shape
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_the_layer_computes_what_the_models_own_does(kernel, tiny_config, a_batch, activation):
+    model = model_of(tiny_config, hidden_act=activation)
+    ours = kernelized(model)
+    assert forwards(ours) == {kernel.layers.CompositionLayer.forward}
+    torch.testing.assert_close(
+        loss_and_gradients(ours, a_batch), loss_and_gradients(model, a_batch), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_gradient_checkpointing_still_runs_the_layer_again(kernel, model, a_batch, monkeypatch):
+    ours, runs = kernelized(model).train(), []
+    bias_gelu = kernel.layers.bias_gelu
+    monkeypatch.setattr(kernel.layers, "bias_gelu", lambda *args: runs.append(args) or bias_gelu(*args))
+    results, counts = [], []
+    for checkpointing in (False, True):
+        if checkpointing:
+            ours.gradient_checkpointing_enable()
+        torch.manual_seed(0)
+        results.append(loss_and_gradients(ours, a_batch))
+        counts.append(len(runs))
+        runs.clear()
+        ours.zero_grad()
+    assert counts[1] == 2 * counts[0] > 0
+    torch.testing.assert_close(*results)
+
+
+def test_copies_and_checkpoints_hold_the_same_model(model, a_batch, tmp_path):
+    ours = kernelized(model)
+    expected = ours(**a_batch).loss
+    copied = copy.deepcopy(ours)
+    assert all(layer.forward.__self__ is layer for layer in copied.model.composition.stack.layers)
+    ours.save_pretrained(tmp_path)
+    for other in (copied, FastR2D2ForPreTraining.from_pretrained(tmp_path)):
+        torch.testing.assert_close(other(**a_batch).loss, expected)
+
+
+def test_a_model_that_is_to_be_compiled_keeps_its_own_layer(model):
+    with pytest.raises(ValueError, match="does not support mode"):
+        kernelized(model, Mode.TRAINING | Mode.TORCH_COMPILE, use_fallback=False)
