@@ -13,7 +13,7 @@ from .fused import fused_kernels
 from .level_graphs import LevelGraphs
 from .products import apply_linear, linear
 
-MOST_AT_ONCE = 256  # compositions on a CPU: what lies between the products of so many stays in its caches
+MOST_AT_ONCE = 256  # compositions on a CPU: more take more memory and no less time
 
 
 class CompositionLayer(GradientCheckpointingLayer):
