@@ -11,7 +11,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .fused import fused_kernels
 from .level_graphs import LevelGraphs
-from .products import apply_linear, linear
+from .products import apply_linear, is_plain, linear
 
 MOST_AT_ONCE = 256  # compositions on a CPU: more take more memory and no less time
 
@@ -46,11 +46,13 @@ class CompositionLayer(GradientCheckpointingLayer):
     def role_bias(self, num_tasks: int) -> Tensor:
         """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one
         product serves queries, keys and values."""
-        weight, bias = self.query_key_value.weight, self.query_key_value.bias
-        task_role, child_roles = self.role_embeddings.weight.split([1, 2])
-        roles = torch.cat([task_role.expand(num_tasks, -1), child_roles])
+        weight, bias, roles = self.query_key_value.weight, self.query_key_value.bias, self._roles(num_tasks)
         size = roles.shape[1]
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
+
+    def _roles(self, num_tasks: int) -> Tensor:
+        task_role, child_roles = self.role_embeddings.weight.split([1, 2])
+        return torch.cat([task_role.expand(num_tasks, -1), child_roles])
 
     def __call__(self, *args, **kwargs):
         # transformers checkpoints in the class's forward; one that the `kernels` library put in is the instance's own.
@@ -67,8 +69,9 @@ class CompositionLayer(GradientCheckpointingLayer):
             projected_tasks: ``(tokens - 2, 1, 3 * hidden_size)``, queries, keys and values without bias of the task
                 tokens, where they are still the same in all compositions.
         """
+        linears = self.query_key_value, self.attention_output, self.intermediate, self.output
         kernels = fused_kernels(self.kernels, hidden)
-        if kernels is not None:
+        if kernels is not None and all(map(is_plain, linears)):
             return kernels.layers.CompositionLayer.forward(self, hidden, role_bias)
         # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
         attended = apply_linear(self.attention_output, self._attend(*self._project(hidden, role_bias, projected_tasks)))
@@ -84,12 +87,16 @@ class CompositionLayer(GradientCheckpointingLayer):
     def _project(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None) -> Tensor:
         """Queries, keys and values, ``(3, tokens, compositions, heads, head size)``."""
         weight = self.query_key_value.weight
-        if projected_tasks is None:
-            projected = linear(hidden, weight)
+        if not is_plain(self.query_key_value):  # an adapter, perhaps, which must see the roles, too
+            size = hidden.shape[-1]
+            with_roles = self.query_key_value(hidden + self._roles(len(hidden) - 2)[:, None])
+            projected = torch.cat([with_roles[..., : 2 * size], self.query_key_value(hidden)[..., 2 * size :]], -1)
+        elif projected_tasks is None:
+            projected = linear(hidden, weight).add_(role_bias[:, None])
         else:
             tasks = projected_tasks.expand(-1, hidden.shape[1], -1)
-            projected = torch.cat([tasks, linear(hidden[-2:], weight)])
-        return projected.add_(role_bias[:, None]).unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0)
+            projected = torch.cat([tasks, linear(hidden[-2:], weight)]).add_(role_bias[:, None])
+        return projected.unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """All tokens see both children, and task tokens themselves: three weights a token, not a row of scores."""
@@ -170,6 +177,8 @@ class Composition(nn.Module):
             tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``, or ``(1, hidden_size)``, that of
                 ``[SUM]`` alone when no probability is wanted. No token's output depends on ``[CLS]``.
         """
+        if self.graphs is not None:
+            self.graphs.begin(self)
         return self.stack.prepare(tasks)
 
     def forward(self, constants: Constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -183,12 +192,11 @@ class Composition(nn.Module):
             Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or
             wider, or None.
         """
-        if self.graphs is not None and self.graphs.serve(self, nodes, len(left)):
+        if self.graphs is not None and self.graphs.serve(nodes, len(left)):
             return self.graphs.run(self, constants, nodes, left, right)
-        most = len(left) if nodes.is_cuda or torch.is_grad_enabled() else MOST_AT_ONCE
-        if len(left) <= most:
+        if nodes.is_cuda or torch.is_grad_enabled() or torch.compiler.is_compiling() or len(left) <= MOST_AT_ONCE:
             return self.compose(constants, nodes, left, right)
-        parts = zip(left.split(most), right.split(most), strict=True)
+        parts = zip(left.split(MOST_AT_ONCE), right.split(MOST_AT_ONCE), strict=True)
         parents, log_probs = zip(*(self.compose(constants, nodes, *part) for part in parts), strict=True)
         return torch.cat(parents), None if log_probs[0] is None else torch.cat(log_probs)
 

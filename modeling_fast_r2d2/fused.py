@@ -20,11 +20,12 @@ def fused_kernels(choice: str, tensor: Tensor):
     if choice == "torch" or tensor.dtype == torch.float64 or (choice == "auto" and not tensor.is_cuda):
         return None
     kernels = _load()
-    if kernels is not None and kernels.is_available():
+    if kernels is not None and kernels.runs_fused(tensor):
         return kernels
     if choice == "triton":
         raise ValueError(
-            "composition_kernels='triton' needs a GPU, Triton and the fast-r2d2 package; take 'auto' or 'torch'"
+            "composition_kernels='triton' needs a model on a GPU, Triton and the fast-r2d2 package; take 'auto' or "
+            "'torch'"
         )
     return None
 

@@ -2,6 +2,9 @@
 
 The upper levels of a tree have few nodes, and a chain has one a level; there a GPU waits for launches. A level is
 padded to a power of two, and what a composition launches for so many is recorded once and then replayed.
+
+A recording knows nothing of what is done to a model after it: hooks, adapters that are switched, a layer's new forward
+pass. Moved or replaced weights are noticed.
 """
 
 import threading
@@ -19,30 +22,44 @@ class LevelGraphs:
     def __init__(self):
         self._recordings: dict[tuple, Recording] = {}
         self._weights: tuple[int, ...] = ()
+        self._evaluates = False
         self._lock = threading.Lock()  # recordings have one set of inputs each
 
     def __reduce__(self):
         return LevelGraphs, ()
 
-    def serve(self, composition, nodes: Tensor, count: int) -> bool:
-        """Whether a level of ``count`` compositions may be replayed."""
+    def begin(self, composition) -> None:
+        """Before each encoding: recordings with weights that lie elsewhere now are forgotten."""
+        weights = tuple(parameter.data_ptr() for parameter in composition.parameters())
+        with self._lock:
+            # A replica of `DataParallel` has no parameters of its own, and others at every step.
+            is_whole = bool(weights) and not getattr(composition, "_is_replica", False)
+            self._evaluates = is_whole and not any(module.training for module in composition.modules())
+            if weights != self._weights:
+                self._recordings.clear()
+                self._weights = weights
+
+    def serve(self, nodes: Tensor, count: int) -> bool:
+        """Whether a level of ``count`` compositions may be replayed. Autocast keeps copies of weights that a recording
+        would read when they are gone."""
         return (
             0 < count <= MOST
             and nodes.is_cuda
-            and not (composition.training or torch.is_grad_enabled() or torch.compiler.is_compiling())
+            and self._evaluates
+            and not torch.is_grad_enabled()
+            and not torch.is_autocast_enabled(nodes.device.type)
+            and not torch.compiler.is_compiling()
             and not torch.cuda.is_current_stream_capturing()
         )
 
     def run(self, composition, constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         """What ``composition.compose`` returns for these arguments, by a recording."""
+        size = padded_size(len(left))
+        stream = torch.cuda.current_stream(nodes.device).cuda_stream if nodes.is_cuda else None
+        key = size, len(constants.tasks), nodes.dtype, nodes.device, stream
         with self._lock:
-            weights = tuple(parameter.data_ptr() for parameter in composition.parameters())
-            if weights != self._weights:  # a recording reads the addresses it was made with
-                self._recordings.clear()
-                self._weights = weights
-            key = _key(nodes, constants, padded_size(len(left)))
             if key not in self._recordings:
-                self._recordings[key] = Recording(composition.compose, constants, nodes, padded_size(len(left)))
+                self._recordings[key] = Recording(composition.compose, constants, nodes, size)
             return self._recordings[key].run(constants, nodes, left, right)
 
 
@@ -51,23 +68,16 @@ def padded_size(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def _key(nodes: Tensor, constants, size: int) -> tuple:
-    kind = nodes.device.type
-    autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-    stream = torch.cuda.current_stream(nodes.device).cuda_stream if nodes.is_cuda else None
-    return size, len(constants.tasks), nodes.dtype, nodes.device, autocast, stream
-
-
 class Recording:
-    """A composition of ``size`` nodes with inputs and outputs at fixed addresses."""
+    """A composition of ``size`` nodes. What it reads and writes stays at fixed addresses, and so in attributes."""
 
     def __init__(self, compose: Callable, constants, nodes: Tensor, size: int):
         with torch.inference_mode(False), torch.no_grad():  # so that both modes may write into the inputs
             self.tensors = [torch.empty_like(tensor).copy_(tensor) for tensor in constants.tensors()]
+            self.constants = constants.of_tensors(self.tensors)
             self.nodes = torch.zeros(2 * size, nodes.shape[1], dtype=nodes.dtype, device=nodes.device)
-            left, right = torch.arange(2 * size, device=nodes.device).split(size)
-            own = constants.of_tensors(self.tensors)
-            self.size, self.replay = size, record(lambda: compose(own, self.nodes, left, right))
+            self.size, self.ids = size, torch.arange(2 * size, device=nodes.device).split(size)
+            self.replay = record(lambda: compose(self.constants, self.nodes, *self.ids), nodes.device)
 
     def run(self, constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         torch._foreach_copy_(self.tensors, constants.tensors())
@@ -76,17 +86,18 @@ class Recording:
         return tuple(None if result is None else result[: len(left)].clone() for result in self.replay())
 
 
-def record(function: Callable[[], tuple]) -> Callable[[], tuple]:
+def record(function: Callable[[], tuple], device: torch.device) -> Callable[[], tuple]:
     """The function's launches as a CUDA graph; each replay writes the same results."""
-    current, beside = torch.cuda.current_stream(), torch.cuda.Stream()
-    beside.wait_stream(current)
-    with torch.cuda.stream(beside):
-        for _ in range(3):  # what is compiled, chosen or reserved at first use must not be recorded
-            function()
-    current.wait_stream(beside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = function()
+    with torch.cuda.device(device):
+        current, beside = torch.cuda.current_stream(), torch.cuda.Stream()
+        beside.wait_stream(current)
+        with torch.cuda.stream(beside):
+            for _ in range(3):  # what is compiled, chosen or reserved at first use must not be recorded
+                function()
+        current.wait_stream(beside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
+            results = function()
 
     def replay() -> tuple:
         graph.replay()

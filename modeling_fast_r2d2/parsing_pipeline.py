@@ -43,7 +43,7 @@ class ConstituencyParsingPipeline(Pipeline):
         if batch_tokens is None or not isinstance(inputs, list | tuple):
             return super().__call__(inputs, *args, **kwargs)
         lengths, results = self._lengths(inputs), [None] * len(inputs)
-        for rows in batches_by_length(lengths, kwargs.pop("batch_size", None), batch_tokens):
+        for rows in batches_by_length(lengths, kwargs.pop("batch_size", self._batch_size), batch_tokens):
             found = super().__call__([inputs[row] for row in rows], *args, batch_size=len(rows), **kwargs)
             for row, result in zip(rows, found, strict=True):
                 results[row] = result

@@ -5,22 +5,33 @@ comes with torch as well, takes about half the time there. The operation called 
 calls. Where it cannot be used, ``F.linear`` is.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
+
+# Multiplications. oneDNN sets itself up for every new number of rows, for which fewer take too little time.
+LEAST = 2e7
 
 
 def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor:
     """A linear layer, and exact GELU if asked for; what took a linear layer's place, or hooks onto it, is called."""
-    has_hooks = layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer)
-    if type(layer) is nn.Linear and not has_hooks:
+    if is_plain(layer) and not nn.modules.module._has_any_global_hook():
         return linear(inputs, layer.weight, layer.bias, gelu)
     return F.gelu(layer(inputs)) if gelu else layer(inputs)
 
 
+def is_plain(layer: nn.Module) -> bool:
+    """Whether a layer is its weight and bias and nothing else: no adapter, no hook, no other forward pass."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    return type(layer) is nn.Linear and not any(hooks) and "forward" not in vars(layer)
+
+
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: bool = False) -> Tensor:
     """``F.linear(inputs, weight, bias)``, then exact GELU if asked for; differentiable as those are."""
-    if not _served_by_onednn(inputs, weight):
+    if not (_is_worth_it(inputs, weight) and _served_by_onednn(inputs, weight, bias)):
         product = F.linear(inputs, weight, bias)
     elif torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (inputs, weight, bias)):
         product = _Linear.apply(inputs.flatten(0, -2), weight, bias).unflatten(0, inputs.shape[:-1])
@@ -29,19 +40,38 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: boo
     return F.gelu(product) if gelu else product
 
 
-def _served_by_onednn(inputs: Tensor, weight: Tensor) -> bool:
+def _is_worth_it(inputs: Tensor, weight: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()  # the compiler chooses for itself
-        and inputs.dtype == weight.dtype
-        and inputs.dtype in (torch.float32, torch.bfloat16)
-        and inputs.device.type == weight.device.type == "cpu"
-        and inputs.dim() > 1
-        and inputs.shape[-1] == weight.shape[-1]  # if not, F.linear says so
-        and inputs.numel() > 0
-        and torch.backends.mkldnn.is_available()
+        and inputs.device.type == "cpu"
+        and inputs.numel() * len(weight) >= LEAST
         and torch.backends.mkldnn.enabled
+        and _has_onednn(inputs.dtype)
+    )
+
+
+@cache
+def _has_onednn(dtype: torch.dtype) -> bool:
+    """On x86; what is best on other processors was not measured."""
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX") or not torch.backends.mkldnn.is_available():
+        return False
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _served_by_onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether it computes what ``F.linear`` would, which says what is wrong with shapes and knows tensor subclasses."""
+    tensors = (inputs, weight) if bias is None else (inputs, weight, bias)
+    return (
+        all(type(t) in (Tensor, nn.Parameter) and t.dtype == inputs.dtype for t in tensors)
+        and weight.device == inputs.device
+        and inputs.dim() > 1
+        and inputs.shape[-1] == weight.shape[-1]
+        and (bias is None or bias.shape == weight.shape[:1])
         and not torch.is_autocast_enabled("cpu")
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and forward_ad._current_level < 0
+        and torch._C._functorch.peek_interpreter_stack() is None
     )
 
 
@@ -67,4 +97,4 @@ class _Linear(torch.autograd.Function):
         )
 
 
-__all__ = ["apply_linear", "linear"]
+__all__ = ["apply_linear", "is_plain", "linear"]

@@ -1,7 +1,9 @@
-"""Padding, keys and fixed inputs of recorded levels, with a recorder for CPUs; tests/kernels/test_gpu.py has CUDA's."""
+"""Padding, keys and fixed inputs of recorded levels, with a recorder for CPUs; test_model_on_gpu.py has CUDA's."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ def recorded(tiny_config, monkeypatch):
     """A model that replays, and a list of what was recorded."""
     made = []
 
-    def record(function):
+    def record(function, device):
         made.append(function)
         results = function()  # at fixed addresses, as those of a graph
 
@@ -32,7 +34,9 @@ def recorded(tiny_config, monkeypatch):
         return replay
 
     monkeypatch.setattr(level_graphs, "record", record)
-    monkeypatch.setattr(LevelGraphs, "serve", lambda self, composition, nodes, count: 0 < count <= level_graphs.MOST)
+    monkeypatch.setattr(
+        LevelGraphs, "serve", lambda self, nodes, count: 0 < count <= level_graphs.MOST and self._evaluates
+    )
     tiny_config.cuda_graphs = True
     torch.manual_seed(0)
     return FastR2D2Model(tiny_config).eval(), made
@@ -106,8 +110,51 @@ def test_copies_and_pickles_begin_without_recordings(recorded):
         assert copied.composition.graphs is not model.composition.graphs
 
 
-def test_a_cpu_and_training_are_not_served(tiny_config):
+class OnGPU:
+    """What `serve` asks of nodes."""
+
+    is_cuda, device = True, torch.device("cuda")
+
+
+def test_only_evaluation_without_gradients_and_autocast_is_served(tiny_config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     tiny_config.cuda_graphs = True
     model = FastR2D2Model(tiny_config).eval()
-    assert not model.composition.graphs.serve(model.composition, torch.ones(2, 3), 1)
+    graphs, composition = model.composition.graphs, model.composition
+    graphs.begin(composition)
+    with torch.no_grad():
+        assert graphs.serve(OnGPU, 1) and graphs.serve(OnGPU, level_graphs.MOST)
+        assert not graphs.serve(OnGPU, level_graphs.MOST + 1) and not graphs.serve(OnGPU, 0)
+        assert not graphs.serve(torch.ones(2, 3), 1)
+        with monkeypatch.context() as context:
+            context.setattr(torch, "is_autocast_enabled", lambda device: True)
+            assert not graphs.serve(OnGPU, 1)
+        composition.stack.layers[0].dropout.train()  # as for dropout in evaluation
+        graphs.begin(composition)
+        assert not graphs.serve(OnGPU, 1)
+        composition.eval()._is_replica = True
+        graphs.begin(composition)
+        assert not graphs.serve(OnGPU, 1)
+        del composition._is_replica
+        graphs.begin(composition)
+    assert not graphs.serve(OnGPU, 1)  # with gradients
     model(IDS).pooler_output.sum().backward()
+
+
+def test_what_a_recording_reads_lives_as_long_as_it(recorded, monkeypatch):
+    """A graph holds addresses, not tensors."""
+    model, _ = recorded
+    read = []
+
+    def record(function, device):
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
+        recording = cells["self"].cell_contents
+        read.extend(weakref.ref(t) for t in (*recording.tensors, recording.nodes, *recording.ids))
+        results = function()
+        return lambda: results
+
+    monkeypatch.setattr(level_graphs, "record", record)
+    with torch.no_grad():
+        model(IDS)
+    gc.collect()
+    assert read and all(tensor() is not None for tensor in read)

@@ -73,6 +73,10 @@ def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, monkeypa
     assert parse(SENTENCES, **options) == expected
     assert all(rows == 1 or rows * tokens <= options["batch_tokens"] for rows, tokens in sizes)
     assert max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
+    parse._batch_size, parse._batch_tokens = options.get("batch_size"), options["batch_tokens"]  # as when it was made
+    sizes.clear()
+    assert parse(SENTENCES) == expected and max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
+    parse._batch_size, parse._batch_tokens = None, None
     assert parse([], **options) == [] and parse(SENTENCES[2], **options) == expected[2]
     with pytest.raises(ValueError, match="a sentence must be a string, got int"):
         parse([SENTENCES[0], 3], **options)

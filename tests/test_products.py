@@ -14,7 +14,8 @@ SIZES = st.integers(1, 40)
 
 
 @pytest.fixture(autouse=True)
-def _seed():
+def _seed(monkeypatch):
+    monkeypatch.setattr(products, "LEAST", 1)  # so that small products are served, too
     torch.manual_seed(0)
 
 
@@ -79,12 +80,58 @@ def test_what_took_a_layers_place_is_called():
     torch.testing.assert_close(apply_linear(layer, inputs, gelu=True), F.gelu(layer(inputs)))
 
 
-@pytest.mark.parametrize("attach", ["register_forward_hook", "register_forward_pre_hook"])
-def test_hooks_are_called(attach):
+@pytest.mark.parametrize("gelu", [False, True])
+@pytest.mark.parametrize("kind", ["forward", "forward_pre", "full_backward", "full_backward_pre"])
+def test_hooks_are_called(kind, gelu):
     layer, calls = nn.Linear(4, 4), []
-    getattr(layer, attach)(lambda *given: calls.append(given))
-    apply_linear(layer, torch.randn(3, 4))
+    getattr(layer, f"register_{kind}_hook")(lambda *given: calls.append(given))
+    apply_linear(layer, torch.randn(3, 4, requires_grad=True), gelu).sum().backward()
     assert len(calls) == 1
+
+
+def test_hooks_of_all_modules_are_called():
+    calls = []
+    handle = nn.modules.module.register_module_forward_hook(lambda *given: calls.append(given))
+    apply_linear(nn.Linear(4, 4), torch.randn(3, 4))
+    handle.remove()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_functional_derivatives(frozen):
+    inputs, weight, tangent = torch.randn(3, 8), torch.randn(5, 8, requires_grad=not frozen), torch.randn(3, 8)
+    for transform in (
+        lambda f: torch.func.jvp(f, (inputs,), (tangent,))[1],
+        lambda f: torch.func.jacrev(f)(inputs),
+        lambda f: torch.vmap(f)(inputs[:, None]),
+    ):
+        ours, theirs = (
+            transform(lambda x, product=product: product(x, weight).sin()) for product in (linear, F.linear)
+        )
+        torch.testing.assert_close(ours, theirs)
+
+
+class Subclass(torch.Tensor):
+    """As that of a quantised weight: torch's operations know it, oneDNN's do not."""
+
+
+def test_tensors_of_another_type_are_left_to_torch(monkeypatch):
+    monkeypatch.setattr(products, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
+    weight = torch.randn(5, 8).as_subclass(Subclass)
+    assert linear(torch.randn(3, 8), weight).shape == (3, 5)
+
+
+def test_wrong_shapes_are_named_by_torch():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        linear(torch.randn(3, 7), torch.randn(5, 8))
+    with pytest.raises(RuntimeError, match="size"):
+        linear(torch.randn(3, 8), torch.randn(5, 8), torch.randn(4))
+
+
+def test_small_products_are_left_to_torch(monkeypatch):
+    monkeypatch.setattr(products, "LEAST", 3 * 8 * 5 + 1)
+    monkeypatch.setattr(products, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
+    linear(torch.randn(3, 8), torch.randn(5, 8))
 
 
 def test_a_torch_without_the_operation(monkeypatch):
@@ -92,13 +139,14 @@ def test_a_torch_without_the_operation(monkeypatch):
         pass
 
     monkeypatch.setattr(products.torch.ops, "mkldnn", Nothing())
+    monkeypatch.setattr(products, "_has_onednn", products._has_onednn.__wrapped__)
     inputs, weight = torch.randn(3, 8), torch.randn(5, 8)
     torch.testing.assert_close(linear(inputs, weight), F.linear(inputs, weight))
 
 
 def test_oneDNN_is_used_where_it_is_there(monkeypatch):
-    if not torch.backends.mkldnn.is_available():
-        pytest.skip("this torch has no oneDNN")
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX") or not torch.backends.mkldnn.is_available():
+        pytest.skip("oneDNN is not used here")
     calls = []
     onednn = products._onednn
     monkeypatch.setattr(products, "_onednn", lambda *given: calls.append(given) or onednn(*given))

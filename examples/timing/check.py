@@ -17,8 +17,11 @@ TOLERANCES = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (1e-1, 5e-2), torch.f
 
 
 @torch.inference_mode()
-def check_references(device: str, dtype: torch.dtype) -> int:
+def check_references(device: str, dtype: torch.dtype, **options) -> int:
     """Roots along the tree and of the chart against the authors' numbers; returns how many cases there are.
+
+    Args:
+        options: fields of the configuration, such as ``cuda_graphs``.
 
     Raises:
         ValueError: naming the first case that is wrong.
@@ -28,6 +31,7 @@ def check_references(device: str, dtype: torch.dtype) -> int:
         case = json.loads((GOLDEN / "cases" / f"{name}.json").read_text(encoding="utf-8"))
         arrays = load_file(GOLDEN / case["arrays"])
         config = convert_config(case["config"])
+        config.update(options)
         weights = convert_state_dict(load_file(GOLDEN / case["weights"]), config)
         model = FastR2D2ForPreTraining.from_pretrained(None, config=config, state_dict=weights, dtype=torch.float32)
         model = model.model.eval().to(device)
@@ -53,7 +57,9 @@ def check_batching(model: FastR2D2Model, batch: Batch) -> None:
     device = str(model.device)
     together = model(**pad(batch, device), encoding="forced").pooler_output.float()
     alone = torch.cat([model(**pad([ids], device), encoding="forced").pooler_output for ids in batch]).float()
-    distance = ((together - alone).norm(dim=1) / alone.norm(dim=1)).median().item()
+    distances = (together - alone).norm(dim=1) / alone.norm(dim=1)
+    # In half precision a score may be rounded otherwise, and give one sentence or another a tree of its own.
+    distance = (distances.max() if model.dtype == torch.float32 else distances.median()).item()
     if not distance < TOLERANCES[model.dtype][1]:
         raise ValueError(f"root vectors depend on the batch, by {distance:.1e}; no times are given")
 

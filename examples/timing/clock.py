@@ -45,7 +45,8 @@ def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: 
 
 
 def peak_memory(function: Callable[[], object], device: str) -> int:
-    """Bytes that a run takes at most beyond what was taken before; on a CPU sampled, of the whole process."""
+    """Bytes that a run takes at most beyond what was taken before; on a CPU sampled, of the whole process,
+    where the system is Linux, else 0."""
     if device.startswith("cuda"):
         synchronize(device)
         torch.cuda.reset_peak_memory_stats()
@@ -90,4 +91,5 @@ def _give_back() -> None:
 
 
 def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * 4096 if pages.exists() else 0

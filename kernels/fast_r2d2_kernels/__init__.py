@@ -12,7 +12,7 @@ from .bias_gelu import bias_gelu
 from .blend_norm import blend_norm
 from .choice import choose
 from .gather import gather_children
-from .launch import is_available
+from .launch import is_available, runs_fused
 from .nearest_greater import nearest_greater
 from .range_logsumexp import range_logsumexp
 from .residual_norm import residual_norm
@@ -28,4 +28,5 @@ __all__ = [
     "nearest_greater",
     "range_logsumexp",
     "residual_norm",
+    "runs_fused",
 ]

@@ -39,7 +39,7 @@ def test_a_cpu_takes_torchs_operations_unless_told_otherwise():
     tensor = torch.ones(2)
     assert fused_kernels("auto", tensor) is None and fused_kernels("torch", tensor) is None
     assert fused_kernels("triton", tensor.double()) is None
-    with pytest.raises(ValueError, match="composition_kernels='triton' needs a GPU"):
+    with pytest.raises(ValueError, match="composition_kernels='triton' needs a model on a GPU"):
         fused_kernels("triton", tensor)
     with pytest.raises(ValueError, match="composition_kernels must be one of auto, torch, triton, got 'cuda'"):
         FastR2D2Config(composition_kernels="cuda")

@@ -59,6 +59,26 @@ def test_recorded_levels_are_the_launched_ones(tiny_config, dtype, bound):
     assert model.composition.graphs._recordings
 
 
+def test_recordings_outlive_what_memory_is_used_for_between_replays(tiny_config):
+    tiny_config.cuda_graphs = True
+    model, stream = FastR2D2Model(tiny_config).eval().cuda(), torch.cuda.Stream()
+    ids = torch.randint(20, tiny_config.vocab_size, (3, 30), device="cuda")
+    with torch.no_grad():
+        expected = model(ids, encoding="forced").pooler_output
+        for _ in range(20):
+            torch.full((2**22,), 7, device="cuda")  # over what a recording may have let go
+            small = [torch.full((size,), -1, device="cuda") for size in range(1, 600, 7)]
+            torch.testing.assert_close(model(ids, encoding="forced").pooler_output, expected)
+            with torch.autocast("cuda", torch.bfloat16):
+                model(ids, encoding="forced")
+            del small
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            beside = model(ids, encoding="forced").pooler_output
+        torch.cuda.current_stream().wait_stream(stream)
+    torch.testing.assert_close(beside, expected)
+
+
 def test_a_tiny_pretraining_run_follows_torchs_curve(tiny_config):
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "split_noise"):
         setattr(tiny_config, name, 0.0)
