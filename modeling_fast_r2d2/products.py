@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
-# Multiplications. oneDNN sets itself up for every new number of rows, for which fewer take too little time.
+# oneDNN sets itself up for every new number of rows, in about the time of so many multiplications ...
 LEAST = 2e7
+# ... but a weight of so many values takes longer to read than that, whatever the rows.
+LARGE = 2**19
 
 
 def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor:
@@ -44,7 +46,8 @@ def _is_worth_it(inputs: Tensor, weight: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()  # the compiler chooses for itself
         and inputs.device.type == "cpu"
-        and inputs.numel() * len(weight) >= LEAST
+        and (weight.numel() >= LARGE or inputs.numel() * len(weight) >= LEAST)
+        and inputs.numel() > 0
         and torch.backends.mkldnn.enabled
         and _has_onednn(inputs.dtype)
     )
