@@ -49,16 +49,18 @@ def plot(results: dict, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (ranges, seconds, memory) = pyplot.subplots(1, 3, figsize=(16, 4.8), constrained_layout=True)
+    panels = 3 if results["lengths"] else 1
+    figure, axes = pyplot.subplots(1, panels, figsize=(8 + 4 * (panels - 1), 4.8), squeeze=False, layout="constrained")
+    ranges, *by_length = axes[0]
     figure.suptitle(results["title"])
     _plot_ranges(ranges, results["ranges"])
-    for axes, what, scale, label in ((seconds, "seconds", 1, "seconds"), (memory, "peak_bytes", 2**30, "GiB")):
+    quantities = (("seconds", 1, "seconds"), ("peak_bytes", 2**30, "GiB"))
+    for axes, (what, scale, label) in zip(by_length, quantities, strict=False):
         for shape in dict.fromkeys(row["shape"] for row in results["lengths"]):
             rows = [row for row in results["lengths"] if row["shape"] == shape]
             axes.plot([row["tokens"] for row in rows], [row[what] / scale for row in rows], marker="o", label=shape)
         axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel=label, title="one sentence, along its tree")
-        if results["lengths"]:
-            axes.legend(fontsize="small")
+        axes.legend(fontsize="small")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
@@ -75,4 +77,4 @@ def _plot_ranges(axes, rows: list[dict]) -> None:
         )  # fmt: skip
     axes.set(yscale="log", xlabel="tokens of a sentence", ylabel="seconds", title="encoding a set of sentences")
     if rows:
-        axes.legend(fontsize="x-small")
+        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
