@@ -6,7 +6,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
@@ -209,9 +208,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         best = follow(chart, lambda cells: encoded.chosen[cells])[0]
         leaves = torch.arange(chart.num_tokens, device=best.device)
         places = torch.cat([batch.sentences.pad(leaves, -1), batch.sentences.pad(best, -1)[:, :-1]], dim=1)
-        nodes = F.pad(encoded.nodes, (0, 0, 1, 0))  # the first row, for -1, is zeros
+        states = encoded.nodes.index_select(0, places.clamp(min=0).flatten()).unflatten(0, places.shape)
         return {
-            "last_hidden_state": nodes.index_select(0, 1 + places.flatten()).unflatten(0, places.shape),
+            "last_hidden_state": states.masked_fill_(places[..., None] < 0, 0),
             "pooler_output": encoded.nodes.index_select(0, chart.roots),
             "split_scores": batch.split_scores,
             "spans": pad_spans(chart.spans[best].masked_fill(best[:, None] < 0, -1), batch.sentences),

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from .lstm import LSTMBackbone
 
 
 class TopDownParser(nn.Module):
@@ -45,50 +46,6 @@ class TopDownParser(nn.Module):
         if self.normalize_split_scores:
             scores = _standardize(scores, is_split)
         return scores.masked_fill(~is_split, 0)
-
-
-class LSTMBackbone(nn.Module):
-    """Bidirectional LSTM over each sentence's own length."""
-
-    def __init__(self, config):
-        super().__init__()
-        layers = config.parser_num_layers
-        self.lstm = nn.LSTM(
-            config.parser_embedding_size, config.parser_hidden_size, layers, batch_first=True, bidirectional=True,
-            dropout=config.parser_dropout_prob if layers > 1 else 0.0,
-        )  # fmt: skip
-
-    def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        if embedded.device.type == "cpu" and not self.training:
-            return self._without_packing(embedded, lengths)
-        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=embedded.shape[1])[0]
-
-    def _without_packing(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        """The same by whole matrices, on a CPU three times as fast: each direction begins at its own end of the
-        sentence, so that padding comes last, where nothing depends on it."""
-        position = torch.arange(embedded.shape[1])
-        is_token = position < lengths[:, None]
-        mirrored = torch.where(is_token, lengths[:, None] - 1 - position, position)
-        rows = (mirrored + len(position) * torch.arange(len(lengths))[:, None]).flatten()
-
-        def mirror(vectors: Tensor) -> Tensor:
-            return vectors.flatten(0, 1).index_select(0, rows).view_as(vectors)
-
-        hidden, start = embedded, embedded.new_zeros(1, len(embedded), self.lstm.hidden_size)
-        for forward, backward in zip(self.lstm.all_weights[::2], self.lstm.all_weights[1::2], strict=True):
-            from_left = _one_direction(hidden, start, forward)
-            from_right = mirror(_one_direction(mirror(hidden), start, backward))
-            hidden = torch.cat([from_left, from_right], dim=-1)
-        return hidden
-
-
-def _one_direction(inputs: Tensor, start: Tensor, weights: list[Tensor]) -> Tensor:
-    """One layer of an LSTM, in evaluation, from left to right."""
-    return torch.lstm(
-        inputs, (start, start), weights, has_biases=True, num_layers=1, dropout=0.0, train=False,
-        bidirectional=False, batch_first=True,
-    )[0]  # fmt: skip
 
 
 class TransformerBackbone(nn.Module):

@@ -32,6 +32,7 @@ class Golden:
         self.arrays = load_file(FOLDER / self.case["arrays"])
         self.config = convert_config(self.case["config"])
         self.config.num_labels = 3
+        self.config.composition_kernels = os.environ.get("FAST_R2D2_KERNELS", "auto")
         self.weights = convert_state_dict(load_file(FOLDER / self.case["weights"]), self.config)
         self.lengths = self.case["lengths"]
         self.inputs = {key: torch.tensor(self.case[key]) for key in ("input_ids", "attention_mask")}

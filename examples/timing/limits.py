@@ -19,7 +19,8 @@ class Products:
         size, inner = config.hidden_size, config.intermediate_size
         self.config, self.device, self.dtype = config, device, dtype
         self.shapes = ((size, 3 * size), (size, size), (size, inner), (inner, size))
-        self.weights = [self._random(out, into) for into, out in self.shapes]
+        # Each layer has its own: one layer's alone would stay in the processor's cache, which a model's do not.
+        self.weights = [[self._random(*shape[::-1]) for shape in self.shapes] for _ in range(config.num_hidden_layers)]
 
     def of_levels(self, compositions: list[int], num_tasks: int) -> Callable[[], None]:
         """A function that does them for so many compositions at once, level by level. Task tokens are projected once in
@@ -29,10 +30,10 @@ class Products:
 
         def run() -> None:
             for count in compositions:
-                for layer in range(self.config.num_hidden_layers):
+                for layer, weights in enumerate(self.weights):
                     rows = [(num_tasks + 2) * count] * len(inputs)
                     rows[0] = 2 * count if layer == 0 else rows[0]
-                    for size, vectors, weight in zip(rows, inputs, self.weights, strict=True):
+                    for size, vectors, weight in zip(rows, inputs, weights, strict=True):
                         linear(vectors[:size], weight)
 
         return run

@@ -57,6 +57,16 @@ def _load(source, bias, token, part, plane, inside, in_head, SIZE: tl.constexpr)
 
 
 @triton.jit
+def _load_children(source, bias, plane, inside, in_head, TASKS: tl.constexpr, SIZE: tl.constexpr):
+    """What every token sees: keys and values of the left child, then of the right one."""
+    left_key = _load(source, bias, TASKS, 1, plane, inside, in_head, SIZE)
+    left_value = _load(source, bias, TASKS, 2, plane, inside, in_head, SIZE)
+    right_key = _load(source, bias, TASKS + 1, 1, plane, inside, in_head, SIZE)
+    right_value = _load(source, bias, TASKS + 1, 2, plane, inside, in_head, SIZE)
+    return left_key, left_value, right_key, right_value
+
+
+@triton.jit
 def _store(grad, partial, values, token, part, plane, inside, in_head, SIZE: tl.constexpr):
     """The gradient of what `_load` loads, and that of the bias summed over the block."""
     tl.store(grad + token * plane + part * SIZE, values.to(grad.dtype.element_ty), mask=inside)
@@ -108,10 +118,7 @@ def _attention_kernel(
 ):  # fmt: skip
     head, rows, columns, inside, in_head = _place(count, HEADS, SIZE, BLOCK, BLOCK_HEAD)
     source, bias, plane = projected + rows * 3 * SIZE + columns, bias + columns, tl.cast(count, tl.int64) * 3 * SIZE
-    left_key = _load(source, bias, TASKS, 1, plane, inside, in_head, SIZE)
-    left_value = _load(source, bias, TASKS, 2, plane, inside, in_head, SIZE)
-    right_key = _load(source, bias, TASKS + 1, 1, plane, inside, in_head, SIZE)
-    right_value = _load(source, bias, TASKS + 1, 2, plane, inside, in_head, SIZE)
+    left_key, left_value, right_key, right_value = _load_children(source, bias, plane, inside, in_head, TASKS, SIZE)
     for token in tl.static_range(TASKS + 2):
         query = _load(source, bias, token, 0, plane, inside, in_head, SIZE)
         own_key, own_value = left_key, left_value
@@ -136,10 +143,7 @@ def _attention_backward_kernel(
     source, bias, plane = projected + rows * 3 * SIZE + columns, bias + columns, tl.cast(count, tl.int64) * 3 * SIZE
     grad += rows * 3 * SIZE + columns
     partial += (tl.program_id(0) // HEADS).to(tl.int64) * (TASKS + 2) * 3 * SIZE + columns
-    left_key = _load(source, bias, TASKS, 1, plane, inside, in_head, SIZE)
-    left_value = _load(source, bias, TASKS, 2, plane, inside, in_head, SIZE)
-    right_key = _load(source, bias, TASKS + 1, 1, plane, inside, in_head, SIZE)
-    right_value = _load(source, bias, TASKS + 1, 2, plane, inside, in_head, SIZE)
+    left_key, left_value, right_key, right_value = _load_children(source, bias, plane, inside, in_head, TASKS, SIZE)
     grad_left_key, grad_left_value = tl.zeros_like(left_key), tl.zeros_like(left_key)
     grad_right_key, grad_right_value = tl.zeros_like(left_key), tl.zeros_like(left_key)
     for token in tl.static_range(TASKS + 2):
