@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .dropout import Dropout
 from .fused import fused_kernels
 from .level_graphs import LevelGraphs
 from .products import apply_linear, is_plain, linear
@@ -40,8 +41,8 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.intermediate = nn.Linear(size, config.intermediate_size)
         self.output = nn.Linear(config.intermediate_size, size)
         self.activation = ACT2FN[config.hidden_act]
-        self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.attention_dropout = Dropout(config.attention_probs_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def role_bias(self, num_tasks: int) -> Tensor:
         """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one

@@ -1,0 +1,52 @@
+"""Dropout by sixteen random bits a value is torch's dropout, but for the numbers drawn."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from modeling_fast_r2d2.dropout import STEPS, Dropout
+
+
+@given(p=st.floats(0.001, 0.999), seed=st.integers(0, 99))
+def test_it_drops_as_many_values_and_keeps_the_expectation(p, seed):
+    torch.manual_seed(seed)
+    inputs = torch.ones(30_001, requires_grad=True)  # not a multiple of the four values that a word serves
+    output = Dropout(p).train()(inputs)
+    values = output.detach().unique().tolist()
+    assert set(values) <= {0.0, max(values)} and max(values) == pytest.approx(1 / (1 - p), rel=2 / STEPS / (1 - p))
+    six_deviations = 6 * (p * (1 - p) / len(inputs)) ** 0.5
+    assert abs((output == 0).float().mean().item() - p) < six_deviations + 1 / STEPS
+    output.sum().backward()
+    assert torch.equal(inputs.grad, output.detach())  # of ones: the factors themselves
+
+
+def test_the_fates_of_values_have_nothing_to_do_with_each_other():
+    torch.manual_seed(0)
+    dropped = (Dropout(0.5).train()(torch.ones(2**18)) == 0).double() - 0.5
+    for distance in (1, 2, 3, 4, 8, 64):
+        assert abs((dropped[:-distance] * dropped[distance:]).mean()) < 6 * 0.25 / 2**9
+    assert all(abs(dropped[first::4].mean()) < 6 * 0.5 / 2**8 for first in range(4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_it_keeps_dtype_and_shape_and_repeats(dtype):
+    inputs, module = torch.randn(3, 0, 5).to(dtype), Dropout(0.1).train()
+    assert module(inputs).shape == inputs.shape
+    inputs, draws = torch.ones(3, 7, 5, dtype=dtype), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        draws.append(module(inputs))
+    assert draws[0].dtype == dtype and torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-6, 0.3, 1.0])
+def test_where_there_is_nothing_to_draw_it_is_torchs(p):
+    inputs = torch.randn(50)
+    assert torch.equal(Dropout(p).eval()(inputs), inputs)
+    if p != 0.3:
+        torch.manual_seed(0)
+        ours = Dropout(p).train()(inputs)
+        torch.manual_seed(0)
+        assert torch.equal(ours, nn.Dropout(p).train()(inputs))
