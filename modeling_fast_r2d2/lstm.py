@@ -33,7 +33,7 @@ class LSTMBackbone(nn.Module):
         return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=embedded.shape[1])[0]
 
     def _by_segments(self, embedded: Tensor, segments: "Segments") -> Tensor:
-        """The same without packing, which on a CPU takes three times as long."""
+        """The same without packing, which on a CPU takes twice as long."""
         hidden = embedded.flatten(0, 1).index_select(0, segments.cells)
         for forward, backward in zip(self.lstm.all_weights[::2], self.lstm.all_weights[1::2], strict=True):
             from_left = self._one_direction(hidden, segments, forward)
