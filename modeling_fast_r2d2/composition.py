@@ -1,5 +1,6 @@
 """The composition function: a Transformer over ``[task tokens, left, right]`` (paper, Section 2.1)."""
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -12,9 +13,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from .dropout import Dropout
 from .fused import fused_kernels
 from .level_graphs import LevelGraphs
-from .products import apply_linear, is_plain, linear
+from .products import apply_linear, is_plain, linear, packed_weights
 
 MOST_AT_ONCE = 256  # compositions on a CPU: more take more memory and no less time
+WORTH_PACKING = 24  # levels on a CPU: laying the weights out once takes as long as it saves in about so many
 
 
 class CompositionLayer(GradientCheckpointingLayer):
@@ -44,6 +46,11 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.attention_dropout = Dropout(config.attention_probs_dropout_prob)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
+    @property
+    def linears(self) -> tuple[nn.Module, ...]:
+        """Linear layers, or what took their places."""
+        return self.query_key_value, self.attention_output, self.intermediate, self.output
+
     def role_bias(self, num_tasks: int) -> Tensor:
         """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one
         product serves queries, keys and values."""
@@ -70,9 +77,8 @@ class CompositionLayer(GradientCheckpointingLayer):
             projected_tasks: ``(tokens - 2, 1, 3 * hidden_size)``, queries, keys and values without bias of the task
                 tokens, where they are still the same in all compositions.
         """
-        linears = self.query_key_value, self.attention_output, self.intermediate, self.output
         kernels = fused_kernels(self.kernels, hidden)
-        if kernels is not None and all(map(is_plain, linears)):
+        if kernels is not None and all(map(is_plain, self.linears)):
             return kernels.layers.CompositionLayer.forward(self, hidden, role_bias)
         # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
         attended = apply_linear(self.attention_output, self._attend(*self._project(hidden, role_bias, projected_tasks)))
@@ -100,12 +106,14 @@ class CompositionLayer(GradientCheckpointingLayer):
         return projected.unflatten(-1, (3, self.num_heads, -1)).movedim(-3, 0)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """All tokens see both children, and task tokens themselves: three weights a token, not a row of scores."""
+        """All tokens see both children, and task tokens themselves: three weights a token, not a row of scores. What
+        counts in them is by how much a key differs from the right child's."""
         tasks = slice(len(query) - 2)
-        to_left, to_right = ((query * key[side]).sum(-1) for side in (-2, -1))
-        to_self = (query[tasks] * key[tasks]).sum(-1)
-        to_self = torch.cat([to_self, to_left.new_full(to_left[-2:].shape, float("-inf"))])
-        weights = (query.shape[-1] ** -0.5 * torch.stack([to_left, to_right, to_self])).softmax(0)
+        keys = key[:-1] - key[-1]
+        to_left = (query * keys[-1]).sum(-1)
+        to_self = F.pad((query[tasks] * keys[tasks]).sum(-1), (0, 0, 0, 0, 0, 2), value=float("-inf"))
+        scores = torch.stack([to_left, torch.zeros_like(to_left), to_self])
+        weights = (query.shape[-1] ** -0.5 * scores).softmax(0)
         to_left, to_right, to_self = self.attention_dropout(weights)[..., None]
         attended = (to_left * value[-2]).addcmul_(to_right, value[-1])
         attended[tasks].addcmul_(to_self[tasks], value[tasks])
@@ -181,6 +189,14 @@ class Composition(nn.Module):
         if self.graphs is not None:
             self.graphs.begin(self)
         return self.stack.prepare(tasks)
+
+    def packed(self, num_levels: int) -> AbstractContextManager:
+        """Inside, on a CPU without gradients, products find the weights laid out for them, if there are levels enough
+        to make up for that. The weights must not change inside."""
+        if num_levels < WORTH_PACKING or torch.compiler.is_compiling() or self._compiled_call_impl is not None:
+            return nullcontext()
+        linears = (each for layer in self.stack.layers for each in layer.linears)
+        return packed_weights(each.weight for each in linears if is_plain(each))
 
     def forward(self, constants: Constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         """

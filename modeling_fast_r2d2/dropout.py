@@ -14,9 +14,11 @@ class Dropout(nn.Dropout):
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
+        if not self.training:
+            return inputs
         num_dropped = round(self.p * STEPS)
         is_usual = inputs.device.type == "cpu" and not self.inplace and not torch.compiler.is_compiling()
-        if not self.training or not is_usual or not 0 < num_dropped < STEPS:
+        if not is_usual or not 0 < num_dropped < STEPS:
             return super().forward(inputs)
         is_kept = _random_int16(inputs) >= num_dropped - STEPS // 2
         return inputs * is_kept.to(inputs.dtype).mul_(STEPS / (STEPS - num_dropped))

@@ -37,9 +37,10 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
         tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``.
     """
     nodes, constants = _room_for_cells(leaves, chart), composition.prepare(tasks[1:])
-    for level in chart.levels:
-        parents, _ = composition(constants, nodes, level.left[:, 0], level.right[:, 0])
-        nodes[_rows(chart, level.cells)] = parents.to(nodes.dtype)
+    with composition.packed(len(chart.level_sizes)):
+        for level in chart.levels:
+            parents, _ = composition(constants, nodes, level.left[:, 0], level.right[:, 0])
+            nodes[_rows(chart, level.cells)] = parents.to(nodes.dtype)
     return Encoding(nodes, None, None, chart.roots.new_zeros(chart.num_cells))
 
 
@@ -63,14 +64,17 @@ def encode_chart(
     log_prob = leaves.new_zeros(chart.num_nodes, dtype=dtype)
     candidate_log_prob = leaves.new_full(chart.splits.shape, float("-inf"), dtype=dtype)
     chosen = chart.roots.new_zeros(chart.num_cells)
-    for level in chart.levels:
-        rows = _rows(chart, level.cells)
-        vectors, _, candidates = compose_candidates(nodes, log_prob, level.left, level.right, composition, constants)
-        out = None if forbidden is None else forbidden[level.cells, : candidates.shape[1]]
-        nodes[rows], log_prob[rows], chosen[level.cells] = choose(
-            vectors, candidates, choice_noise, out, composition.kernels
-        )
-        candidate_log_prob[level.cells, : candidates.shape[1]] = candidates.detach()
+    with composition.packed(len(chart.level_sizes)):
+        for level in chart.levels:
+            rows = _rows(chart, level.cells)
+            vectors, _, candidates = compose_candidates(
+                nodes, log_prob, level.left, level.right, composition, constants
+            )
+            out = None if forbidden is None else forbidden[level.cells, : candidates.shape[1]]
+            nodes[rows], log_prob[rows], chosen[level.cells] = choose(
+                vectors, candidates, choice_noise, out, composition.kernels
+            )
+            candidate_log_prob[level.cells, : candidates.shape[1]] = candidates.detach()
     if forbidden is not None:
         candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
     return Encoding(nodes, log_prob, candidate_log_prob, chosen)

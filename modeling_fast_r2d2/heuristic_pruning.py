@@ -21,13 +21,15 @@ def encode_heuristic(
     """Prune and encode a batch at once; arguments and results as for `encoder.encode_chart`."""
     cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
     table = UnitTable.of_tokens(lengths, window_size)
-    for height in range(2, min(window_size + 1, int(lengths.max())) + 1):
-        starts = torch.arange(table.ends.shape[1], device=lengths.device)
-        cells.encode(table, height, *(starts + height <= table.counts[:, None]).nonzero(as_tuple=True))
-    while (table.counts > window_size + 1).any():
-        merges = _pick_merges(table, cells, window_size)
-        table = table.merge(merges)
-        cells.encode(table, window_size + 1, *table.missing().nonzero(as_tuple=True))
+    longest = int(lengths.max())
+    with composition.packed(longest):
+        for height in range(2, min(window_size + 1, longest) + 1):
+            starts = torch.arange(table.ends.shape[1], device=lengths.device)
+            cells.encode(table, height, *(starts + height <= table.counts[:, None]).nonzero(as_tuple=True))
+        while (table.counts > window_size + 1).any():
+            merges = _pick_merges(table, cells, window_size)
+            table = table.merge(merges)
+            cells.encode(table, window_size + 1, *table.missing().nonzero(as_tuple=True))
     sentences = torch.arange(len(lengths), device=lengths.device)
     return cells.finish(roots=table.nodes[sentences, table.counts - 1, 0])
 

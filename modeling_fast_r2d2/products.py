@@ -3,9 +3,16 @@
 torch gives float32 products on a CPU to MKL, which leaves an AMD processor's widest instructions unused; oneDNN, which
 comes with torch as well, takes about half the time there. The operation called here is the one that torch's compiler
 calls. Where it cannot be used, ``F.linear`` is.
+
+oneDNN lays a weight out anew for every product, which with few rows takes longer than the product itself. Inside
+`packed_weights` it is done once.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +23,8 @@ from torch.nn import functional as F
 LEAST = 2e7
 # ... but a weight of so many values takes longer to read than that, whatever the rows.
 LARGE = 2**19
+
+_packed: ContextVar[Mapping[Tensor, Tensor]] = ContextVar("packed", default=MappingProxyType({}))
 
 
 def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor:
@@ -29,6 +38,23 @@ def is_plain(layer: nn.Module) -> bool:
     """Whether a layer is its weight and bias and nothing else: no adapter, no hook, no other forward pass."""
     hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
     return type(layer) is nn.Linear and not any(hooks) and "forward" not in vars(layer)
+
+
+@contextmanager
+def packed_weights(weights: Iterable[Tensor]) -> Iterator[None]:
+    """Inside, `linear` without gradients finds these weights as oneDNN wants them. None may change meanwhile."""
+    packed = _packed.get()
+    missing = [weight for weight in weights if weight not in packed and _is_worth_packing(weight)]
+    token = _packed.set(packed | {weight: torch.ops.mkldnn._reorder_linear_weight(weight) for weight in missing})
+    try:
+        yield
+    finally:
+        _packed.reset(token)
+
+
+def _is_worth_packing(weight: Tensor) -> bool:
+    served = _is_worth_it(weight, weight) and _served_by_onednn(weight, weight, None)
+    return served and weight.numel() >= LARGE and not torch.is_grad_enabled()
 
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: bool = False) -> Tensor:
@@ -58,7 +84,7 @@ def _has_onednn(dtype: torch.dtype) -> bool:
     """On x86; what is best on other processors was not measured."""
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX") or not torch.backends.mkldnn.is_available():
         return False
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if not all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight")):
         return False
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -80,6 +106,7 @@ def _served_by_onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bo
 
 def _onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False) -> Tensor:
     activation, algorithm = ("gelu", "none") if gelu else ("none", "")
+    weight = _packed.get().get(weight, weight)
     return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, activation, [], algorithm)
 
 
@@ -100,4 +127,4 @@ class _Linear(torch.autograd.Function):
         )
 
 
-__all__ = ["apply_linear", "is_plain", "linear"]
+__all__ = ["apply_linear", "is_plain", "linear", "packed_weights"]

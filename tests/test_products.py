@@ -2,15 +2,16 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from modeling_fast_r2d2 import products
-from modeling_fast_r2d2.products import apply_linear, linear
+from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint, composition, products
+from modeling_fast_r2d2.products import apply_linear, linear, packed_weights
 
 SIZES = st.integers(1, 40)
+needs_onednn = pytest.mark.skipif(not products._has_onednn(torch.float32), reason="oneDNN is not used here")
 
 
 @pytest.fixture(autouse=True)
@@ -156,3 +157,111 @@ def test_oneDNN_is_used_where_it_is_there(monkeypatch):
     with torch.backends.mkldnn.flags(enabled=False):
         apply_linear(layer, torch.randn(3, 8))
     assert len(calls) == 2
+
+
+@pytest.fixture
+def _small_is_large(monkeypatch):
+    monkeypatch.setattr(products, "LARGE", 1)
+
+
+def onednn_calls(monkeypatch) -> list:
+    """The weights that oneDNN is given from now on."""
+    weights, pointwise = [], torch.ops.mkldnn._linear_pointwise
+
+    class Recorder:
+        _linear_pointwise = staticmethod(lambda x, weight, *rest: weights.append(weight) or pointwise(x, weight, *rest))
+
+        def __getattr__(self, name):
+            return getattr(operations, name)
+
+    operations = torch.ops.mkldnn
+    monkeypatch.setattr(products.torch.ops, "mkldnn", Recorder())
+    return weights
+
+
+@needs_onednn
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 40), SIZES, SIZES, st.booleans(), st.booleans(), st.sampled_from([torch.float32, torch.bfloat16]))
+def test_packed_weights_give_the_same_products(_small_is_large, rows, size, out, has_bias, gelu, dtype):
+    inputs, weight = torch.randn(rows, size, dtype=dtype), torch.randn(out, size, dtype=dtype)
+    bias = torch.randn(out, dtype=dtype) if has_bias else None
+    with torch.no_grad():
+        expected = linear(inputs, weight, bias, gelu)
+        with packed_weights([weight]):
+            torch.testing.assert_close(linear(inputs, weight, bias, gelu), expected)
+
+
+@needs_onednn
+def test_weights_are_packed_inside_and_once(_small_is_large, monkeypatch):
+    inputs, first, second = torch.randn(3, 8), torch.randn(8, 8), torch.randn(8, 8)
+    used = onednn_calls(monkeypatch)
+    with torch.no_grad():
+        with packed_weights([first]):
+            linear(inputs, first)
+            with packed_weights([first, second]):
+                linear(inputs, first), linear(inputs, second)
+            linear(inputs, second)
+        linear(inputs, first)
+    assert [weight.is_mkldnn for weight in used] == [True, True, True, False, False]
+    assert used[0] is used[1]
+
+
+@needs_onednn
+def test_an_error_inside_leaves_nothing_packed(_small_is_large, monkeypatch):
+    inputs, weight = torch.randn(3, 8), torch.randn(8, 8)
+    used = onednn_calls(monkeypatch)
+    with torch.no_grad():
+        with pytest.raises(KeyError), packed_weights([weight]):
+            raise KeyError
+        linear(inputs, weight)
+    assert not used[0].is_mkldnn
+
+
+@needs_onednn
+def test_weights_that_need_gradients_are_not_packed(_small_is_large):
+    weight = torch.randn(8, 8, requires_grad=True)
+    with packed_weights([weight]):
+        linear(torch.randn(3, 8), weight).sum().backward()
+    assert weight.grad is not None
+
+
+def test_what_onednn_does_not_serve_is_not_packed(_small_is_large, monkeypatch):
+    weights = [torch.randn(8, 8).as_subclass(Subclass), torch.randn(8, 8).double(), torch.randn(8, 8, device="meta")]
+    monkeypatch.setattr(products.torch.ops.mkldnn, "_reorder_linear_weight", lambda *_: pytest.fail("packed"))
+    with torch.no_grad(), packed_weights(weights):
+        pass
+    monkeypatch.setattr(products, "LARGE", 65)
+    with torch.no_grad(), packed_weights([torch.randn(8, 8)]):
+        pass
+
+
+@needs_onednn
+@pytest.mark.parametrize("encoding", ["forced", "chart", "heuristic"])
+def test_a_model_packs_its_weights_for_one_batch_and_sees_what_changes_after_it(
+    _small_is_large, tiny_config, a_batch, encoding, monkeypatch
+):
+    """Also by a change that torch does not count."""
+    model = FastR2D2Model(tiny_config).eval()
+    used = onednn_calls(monkeypatch)
+    for _ in range(2):
+        vectors = []
+        for least_levels in (1, 1000):
+            monkeypatch.setattr(composition, "WORTH_PACKING", least_levels)
+            used.clear()
+            with torch.no_grad():
+                vectors.append(model(**a_batch, encoding=encoding).last_hidden_state)
+            assert any(weight.is_mkldnn for weight in used) == (least_levels == 1)
+        torch.testing.assert_close(*vectors, rtol=1e-5, atol=1e-5)
+        for parameter in model.parameters():
+            parameter.data.mul_(1.5)
+
+
+@needs_onednn
+def test_sentences_of_many_batches_share_packed_weights(_small_is_large, monkeypatch):
+    model = FastR2D2Model.from_pretrained(bundled_checkpoint())
+    used, sentences = onednn_calls(monkeypatch), ["A dog barks.", "Rain fell.", "They met him in May."] * 3
+    together = model.encode(sentences, batch_size=1)
+    packed = {id(weight) for weight in used if weight.is_mkldnn}
+    assert len(packed) == 4 * model.config.num_hidden_layers
+    monkeypatch.setattr(composition, "WORTH_PACKING", 1000)
+    torch.testing.assert_close(model.encode(sentences, batch_size=1), together, rtol=1e-4, atol=1e-5)

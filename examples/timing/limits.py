@@ -7,13 +7,14 @@ import torch
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
 from modeling_fast_r2d2.chart import Chart, merge_ranks, plan_chart, plan_tree
-from modeling_fast_r2d2.products import linear
+from modeling_fast_r2d2.composition import WORTH_PACKING
+from modeling_fast_r2d2.products import linear, packed_weights
 from timing.systems import Batch, pad
 
 
 class Products:
     """The matrix products of encoding some batches, and nothing else, by the fastest routine at hand: the model's own,
-    which on a CPU is oneDNN's."""
+    which on a CPU is oneDNN's, the weights of many levels laid out for it once (or ``as_they_lie``)."""
 
     def __init__(self, config: FastR2D2Config, device: str, dtype: torch.dtype):
         size, inner = config.hidden_size, config.intermediate_size
@@ -22,19 +23,23 @@ class Products:
         # Each layer has its own: one layer's alone would stay in the processor's cache, which a model's do not.
         self.weights = [[self._random(*shape[::-1]) for shape in self.shapes] for _ in range(config.num_hidden_layers)]
 
-    def of_levels(self, compositions: list[int], num_tasks: int) -> Callable[[], None]:
+    def of_levels(self, compositions: list[int], num_tasks: int, as_they_lie: bool = False) -> Callable[[], None]:
         """A function that does them for so many compositions at once, level by level. Task tokens are projected once in
         the first layer, where they are the same in all compositions."""
         most = (num_tasks + 2) * max(compositions)
         inputs = [self._random(most, shape[0]) for shape in self.shapes]
 
+        is_packed = len(compositions) >= WORTH_PACKING and not as_they_lie
+        packed = [weight for weights in self.weights for weight in weights] if is_packed else []
+
         def run() -> None:
-            for count in compositions:
-                for layer, weights in enumerate(self.weights):
-                    rows = [(num_tasks + 2) * count] * len(inputs)
-                    rows[0] = 2 * count if layer == 0 else rows[0]
-                    for size, vectors, weight in zip(rows, inputs, weights, strict=True):
-                        linear(vectors[:size], weight)
+            with packed_weights(packed):
+                for count in compositions:
+                    for layer, weights in enumerate(self.weights):
+                        rows = [(num_tasks + 2) * count] * len(inputs)
+                        rows[0] = 2 * count if layer == 0 else rows[0]
+                        for size, vectors, weight in zip(rows, inputs, weights, strict=True):
+                            linear(vectors[:size], weight)
 
         return run
 

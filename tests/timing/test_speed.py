@@ -14,9 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint, products
-from timing import check, clock
+from timing import check, clock, limits
 from timing.lengths import describe_lengths
 from timing.limits import Products, charts_of, compositions_of
+from timing.ranges import AS_THEY_LIE
 from timing.report import plot, table
 from timing.systems import DEFAULT_NAMES, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
@@ -54,7 +55,7 @@ def test_every_system_encodes_the_batch(tiny_config):
 def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
     model = FastR2D2Model(tiny_config).double().eval()  # of float64 torch counts all products
     batches = [[list(range(20, 29)), [30, 31]], [[40, 41, 42]]]
-    products = Products(tiny_config, "cpu", torch.float64)
+    bare = Products(tiny_config, "cpu", torch.float64)
     for encoding, tasks in (("forced", 1), ("chart", 2)):
         made = []
         handle = model.composition.stack.register_forward_pre_hook(lambda _, inputs, made=made: made.append(inputs[1]))
@@ -65,11 +66,23 @@ def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
         assert [len(left) for left in made] == levels
         constants = model.composition.prepare(model.embeddings.weight[:tasks])
         with FlopCounterMode(display=False) as of_products:
-            products.of_levels(levels, tasks)()
+            bare.of_levels(levels, tasks)()
         with FlopCounterMode(display=False) as of_model:
             for left in made:
                 model.composition.stack(constants, left, left)
-        assert of_products.get_total_flops() == products.operations(levels, tasks) == of_model.get_total_flops()
+        assert of_products.get_total_flops() == bare.operations(levels, tasks) == of_model.get_total_flops()
+
+
+@pytest.mark.parametrize("as_they_lie", [False, True])
+def test_products_of_many_levels_find_their_weights_laid_out(tiny_config, as_they_lie, monkeypatch):
+    monkeypatch.setattr(products, "LARGE", 1)
+    seen = []
+    monkeypatch.setattr(limits, "linear", lambda *_: seen.append(len(products._packed.get())))
+    with torch.no_grad():
+        Products(tiny_config, "cpu", torch.float32).of_levels([1] * 99, 1, as_they_lie)()
+        Products(tiny_config, "cpu", torch.float32).of_levels([1], 1)()
+    weights = 0 if as_they_lie or not products._has_onednn(torch.float32) else 4 * tiny_config.num_hidden_layers
+    assert seen == [weights] * 99 * 4 * tiny_config.num_hidden_layers + [0] * 4 * tiny_config.num_hidden_layers
 
 
 def test_products_of_the_parser(tiny_config):
@@ -128,11 +141,12 @@ def test_the_table_and_its_files(tmp_path, capsys):
     assert "22 reference cases are right" in out and "| Fast-R2D2* encoder |" in out and "x products" in out
     results = json.loads((tmp_path / "out" / "speed.json").read_text())
     rows = {row["system"]: row for row in results["ranges"]}
-    assert set(rows) == {*DEFAULT_NAMES, "products of Fast-R2D2", "products of Fast-R2D2*"}
+    of_products = {f"products of {name}{how}" for name in ("Fast-R2D2", "Fast-R2D2*") for how in ("", AS_THEY_LIE)}
+    assert set(rows) == {*DEFAULT_NAMES, *of_products}
     assert rows["BERT-12L"]["times_bert"] == 1 and rows["Fast-R2D2"]["times_products"] > 0
     assert {row["shape"] for row in results["lengths"]} == {"balanced", "random", "chain"}
     assert (tmp_path / "out" / "speed.png").read_bytes().startswith(b"\x89PNG")
-    assert table(results["ranges"]).count("\n") == 10
+    assert table(results["ranges"]).count("\n") == 12
     assert results["training"]["tokens"] <= 20 and "tokens/s" in out
     plot(results, tmp_path / "again.png")
 
