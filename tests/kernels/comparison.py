@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 3e-2}
-# The interpreter's arithmetic in bfloat16 is not the GPU's.
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 5e-3}
+# The interpreter cuts off what bfloat16 cannot hold, which a GPU rounds.
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
 
 
@@ -34,7 +34,7 @@ def results(op: Callable, inputs: tuple, device: str, dtype: torch.dtype) -> lis
     outputs = op(*moved)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in outputs if _is_real(x)]
-    arriving = [draw(*x.shape, seed=-1).to(DTYPES[1]).to(x) for x in wanted]  # exact in every dtype but bfloat16
+    arriving = [draw(*x.shape, seed=-1).bfloat16().to(x) for x in wanted]  # so that they are exact in every dtype
     torch.autograd.backward(wanted, arriving)
     return [*outputs, *(x.grad for x in moved if _is_real(x))]
 

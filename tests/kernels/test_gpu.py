@@ -28,10 +28,11 @@ def new_memory_is_poisoned():
     torch.use_deterministic_algorithms(False)
 
 
-def test_ops_equal_their_references_in_all_dtypes():
+@pytest.mark.parametrize("file", ["ops_against_references.py", "ops_on_many_nodes.py"])
+def test_ops_equal_their_references_in_all_dtypes(file):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command.append(str(HERE / "ops_against_references.py"))
+    command.append(str(HERE / file))
     run = subprocess.run(command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
 
@@ -59,13 +60,13 @@ def test_attention_among_very_many_compositions():
         lambda x, bias, f=f: f(x, bias, HEADS, 0.1, 5)
         for f in (kernels.composition_attention, composition_attention_reference)
     )
-    assert largest_error(op, reference, *inputs) < 1e-2
+    assert largest_error(op, reference, *inputs) < 5e-3
 
 
 def test_residual_norm_of_very_many_rows():
     inputs = draw(4, NODES, SIZE), draw(SIZE), draw(4, NODES, SIZE)
     op, reference = (lambda *x, f=f: f(*x, 1e-5, 0.1, 5) for f in (kernels.residual_norm, residual_norm_reference))
-    assert largest_error(op, reference, *inputs) < 1e-2
+    assert largest_error(op, reference, *inputs) < 5e-3
 
 
 def test_children_among_very_many_nodes_and_the_same_gradient_twice():
@@ -75,7 +76,7 @@ def test_children_among_very_many_nodes_and_the_same_gradient_twice():
         lambda nodes, tasks, f=f: f(nodes, tasks, left, right)
         for f in (kernels.gather_children, gather_children_reference)
     )
-    assert largest_error(op, reference, *inputs) < 1e-2
+    assert largest_error(op, reference, *inputs) < 5e-3
     grads = []
     for _ in range(2):
         nodes = inputs[0].clone().requires_grad_()
