@@ -16,7 +16,7 @@ from .level_graphs import LevelGraphs
 from .products import apply_linear, is_plain, linear, packed_weights
 
 MOST_AT_ONCE = 256  # compositions on a CPU: more take more memory and no less time
-WORTH_PACKING = 24  # levels on a CPU: laying the weights out once takes as long as it saves in about so many
+WORTH_PACKING = 12  # levels on a CPU a byte of a value: so many make up for the time of laying the weights out
 
 
 class CompositionLayer(GradientCheckpointingLayer):
@@ -193,7 +193,8 @@ class Composition(nn.Module):
     def packed(self, num_levels: int) -> AbstractContextManager:
         """Inside, on a CPU without gradients, products find the weights laid out for them, if there are levels enough
         to make up for that. The weights must not change inside."""
-        if num_levels < WORTH_PACKING or torch.compiler.is_compiling() or self._compiled_call_impl is not None:
+        is_compiled = torch.compiler.is_compiling() or self._compiled_call_impl is not None
+        if is_compiled or num_levels < WORTH_PACKING * self.score.weight.element_size():
             return nullcontext()
         linears = (each for layer in self.stack.layers for each in layer.linears)
         return packed_weights(each.weight for each in linears if is_plain(each))

@@ -245,12 +245,12 @@ def test_a_model_packs_its_weights_for_one_batch_and_sees_what_changes_after_it(
     used = onednn_calls(monkeypatch)
     for _ in range(2):
         vectors = []
-        for least_levels in (1, 1000):
-            monkeypatch.setattr(composition, "WORTH_PACKING", least_levels)
+        for is_packed in (True, False):
+            monkeypatch.setattr(composition, "WORTH_PACKING", 0 if is_packed else 1000)
             used.clear()
             with torch.no_grad():
                 vectors.append(model(**a_batch, encoding=encoding).last_hidden_state)
-            assert any(weight.is_mkldnn for weight in used) == (least_levels == 1)
+            assert any(weight.is_mkldnn for weight in used) == is_packed
         torch.testing.assert_close(*vectors, rtol=1e-5, atol=1e-5)
         for parameter in model.parameters():
             parameter.data.mul_(1.5)
@@ -258,6 +258,7 @@ def test_a_model_packs_its_weights_for_one_batch_and_sees_what_changes_after_it(
 
 @needs_onednn
 def test_sentences_of_many_batches_share_packed_weights(_small_is_large, monkeypatch):
+    monkeypatch.setattr(composition, "WORTH_PACKING", 5)  # of the 27 levels of nine sentences, not of the three of one
     model = FastR2D2Model.from_pretrained(bundled_checkpoint())
     used, sentences = onednn_calls(monkeypatch), ["A dog barks.", "Rain fell.", "They met him in May."] * 3
     together = model.encode(sentences, batch_size=1)

@@ -29,7 +29,7 @@ class Products:
         most = (num_tasks + 2) * max(compositions)
         inputs = [self._random(most, shape[0]) for shape in self.shapes]
 
-        is_packed = len(compositions) >= WORTH_PACKING and not as_they_lie
+        is_packed = len(compositions) >= WORTH_PACKING * self.dtype.itemsize and not as_they_lie
         packed = [weight for weights in self.weights for weight in weights] if is_packed else []
 
         def run() -> None:

@@ -1,4 +1,4 @@
-"""Every op on 100,000 nodes against its reference: on a GPU, or in Triton's interpreter, where it takes half an hour.
+"""Every op on 100,000 nodes against its reference: on a GPU, or for more than an hour in Triton's interpreter.
 
 Started by `test_gpu.py`; by hand, without a GPU: ``TRITON_INTERPRET=1 pytest tests/kernels/ops_on_many_nodes.py``.
 """
