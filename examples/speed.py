@@ -84,7 +84,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.training_tokens:
         results["training"] = time_training(options, config, next(iter(sentences.values())), dtype)
         save(results, options)
-    print(f"\n{results['title']}\n\n{table(results['ranges'])}\n\n{describe_lengths(results['lengths'])}")
+    tables = table(results["ranges"]) if results["ranges"] else "", describe_lengths(results["lengths"])
+    print("\n" + "\n\n".join(filter(None, [results["title"], *tables])))
     if results["training"]:
         print(describe_training(results["training"]))
 
