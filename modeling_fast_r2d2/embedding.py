@@ -96,17 +96,11 @@ def embed_sentences(
     `batches_by_length`."""
     encoded = encode_sentences(tokenizer, sentences)
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
-    lengths = [len(ids) for ids in encoded["input_ids"]]
-    batches = list(batches_by_length(lengths, **limits))
-    least_levels = sum(lengths[rows[-1]].bit_length() for rows in batches)
-    with (
-        evaluation(model),
-        model.base_model.composition.packed(least_levels),
-        tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar,
-    ):
-        for rows in batches:
+    with tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar:
+        for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], **limits):
             batch = _padded(tokenizer, encoded, rows, model.device)
-            vectors[rows] = model(**batch).pooler_output.float().cpu().numpy()
+            with evaluation(model):
+                vectors[rows] = model(**batch).pooler_output.float().cpu().numpy()
             bar.update(len(rows))
     return vectors
 

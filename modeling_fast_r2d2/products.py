@@ -43,9 +43,8 @@ def is_plain(layer: nn.Module) -> bool:
 @contextmanager
 def packed_weights(weights: Iterable[Tensor]) -> Iterator[None]:
     """Inside, `linear` without gradients finds these weights as oneDNN wants them. None may change meanwhile."""
-    packed = _packed.get()
-    missing = [weight for weight in weights if weight not in packed and _is_worth_packing(weight)]
-    token = _packed.set(packed | {weight: torch.ops.mkldnn._reorder_linear_weight(weight) for weight in missing})
+    large = filter(_is_worth_packing, weights)
+    token = _packed.set({weight: torch.ops.mkldnn._reorder_linear_weight(weight) for weight in large})
     try:
         yield
     finally:
