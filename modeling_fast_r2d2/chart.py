@@ -200,6 +200,28 @@ def follow(chart: Chart, choose: Callable[[Tensor], Tensor], num_trees: int = 1)
         trees = trees.repeat(2)
 
 
+def best_tree(chart: Chart, chosen: Tensor) -> Tensor:
+    """The tree below each root that takes the chosen candidates: one sweep over the levels from the top down.
+
+    Args:
+        chosen: ``(num_cells,)`` long, the candidate that each cell takes.
+
+    Returns:
+        ``(num_tokens,)`` long, as a row of what `follow` returns, but without asking a device how deep the trees are.
+    """
+    nodes = torch.arange(chart.num_nodes, device=chosen.device)
+    split, left, right = (of.gather(1, chosen[:, None])[:, 0] for of in (chart.splits, chart.left, chart.right))
+    is_used = torch.zeros(chart.num_nodes + 1, dtype=torch.bool, device=chosen.device)  # the last takes what is not
+    is_used[chart.roots] = True
+    for level in reversed(chart.levels):
+        used = is_used[chart.num_tokens : -1][level.cells]
+        for child in (left, right):
+            is_used[torch.where(used, child[level.cells], chart.num_nodes)] = True
+    place = torch.where(is_used[chart.num_tokens : -1], split, chart.num_tokens)
+    tree = torch.full((chart.num_tokens + 1,), -1, device=chosen.device)
+    return tree.index_put_((place,), nodes[chart.num_tokens :])[:-1]
+
+
 def _is_inner(ranks: Tensor) -> Tensor:
     return ranks < len(ranks)
 

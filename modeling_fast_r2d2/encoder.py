@@ -1,14 +1,19 @@
 """The one walk over a chart's levels: forced encoding is the chart of window 1 (paper, Sections 2.1 and 3.3)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from .chart import Chart
-from .composition import Composition, Constants
-from .fused import fused_kernels
+from .chart import Chart, Level
+from .choice import encode_cells
+from .composition import Composition
+from .node_table import NodeTable
+
+# On a CPU large levels are encoded in parts, of so many compositions. Without gradients more take more memory and no
+# less time. With gradients, fewer would be slower by the addition of their weights' gradients, more by fresh memory.
+AT_ONCE, AT_ONCE_IN_TRAINING = 256, 2048
 
 
 @dataclass
@@ -36,12 +41,12 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
         leaves: ``(num_tokens, hidden_size)``, token embeddings, sentences end to end.
         tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``.
     """
-    nodes, constants = _room_for_cells(leaves, chart), composition.prepare(tasks[1:])
     with composition.packed(len(chart.level_sizes)):
-        for level in chart.levels:
-            parents, _ = composition(constants, nodes, level.left[:, 0], level.right[:, 0])
-            nodes[_rows(chart, level.cells)] = parents.to(nodes.dtype)
-    return Encoding(nodes, None, None, chart.roots.new_zeros(chart.num_cells))
+        table = NodeTable(leaves, chart.num_nodes, composition, tasks[1:])
+        for level in parts(chart, leaves.device):
+            parents, _ = table.compose(level.left[:, 0], level.right[:, 0])
+            table.write(_rows(chart, level.cells), parents)
+    return Encoding(table.vectors.all(), None, None, chart.roots.new_zeros(chart.num_cells))
 
 
 def encode_chart(
@@ -59,83 +64,31 @@ def encode_chart(
         choice_noise: scale of the Gumbel noise on the choice.
         forbidden: ``(num_cells, window)`` bool, candidates that no cell may choose; None forbids none.
     """
-    nodes, constants = _room_for_cells(leaves, chart), composition.prepare(tasks)
     dtype = torch.promote_types(leaves.dtype, torch.float32)
-    log_prob = leaves.new_zeros(chart.num_nodes, dtype=dtype)
     candidate_log_prob = leaves.new_full(chart.splits.shape, float("-inf"), dtype=dtype)
     chosen = chart.roots.new_zeros(chart.num_cells)
     with composition.packed(len(chart.level_sizes)):
-        for level in chart.levels:
-            rows = _rows(chart, level.cells)
-            vectors, _, candidates = compose_candidates(
-                nodes, log_prob, level.left, level.right, composition, constants
-            )
-            out = None if forbidden is None else forbidden[level.cells, : candidates.shape[1]]
-            nodes[rows], log_prob[rows], chosen[level.cells] = choose(
-                vectors, candidates, choice_noise, out, composition.kernels
-            )
-            candidate_log_prob[level.cells, : candidates.shape[1]] = candidates.detach()
+        table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
+        for level in parts(chart, leaves.device):
+            out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
+            cells = encode_cells(table, level.left, level.right, choice_noise, out)
+            table.write(_rows(chart, level.cells), cells.vectors, cells.log_prob)
+            chosen[level.cells] = cells.chosen
+            candidate_log_prob[level.cells, : level.left.shape[1]] = cells.candidates.detach()
     if forbidden is not None:
         candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
-    return Encoding(nodes, log_prob, candidate_log_prob, chosen)
+    return Encoding(table.vectors.all(), table.log_prob.all(), candidate_log_prob, chosen)
 
 
-def compose_candidates(
-    nodes: Tensor, log_prob: Tensor, left: Tensor, right: Tensor, composition: Composition, constants: Constants
-) -> tuple[Tensor, Tensor, Tensor]:
-    """All candidates of some cells: vectors, log p of the step, log p̃ of the subtree.
-
-    Args:
-        left, right: ``(cells, candidates)`` node ids, candidates in ascending order of split point.
-
-    Returns:
-        ``(cells, candidates, hidden_size)`` and twice ``(cells, candidates)``.
-    """
-    vectors, step = composition(constants, nodes, left.flatten(), right.flatten())
-    step = step.view(left.shape)
-    # The outermost children cannot be split when the cell is encoded, and count as given there.
-    left_log_prob = torch.cat([log_prob[left[:, :1]].detach(), log_prob[left[:, 1:]]], dim=1)
-    right_log_prob = torch.cat([log_prob[right[:, :-1]], log_prob[right[:, -1:]].detach()], dim=1)
-    return vectors.view(*left.shape, -1), step, step + left_log_prob + right_log_prob
-
-
-def choose(
-    vectors: Tensor,
-    candidates: Tensor,
-    noise: float = 0.0,
-    forbidden: Tensor | None = None,
-    kernels: str = "torch",
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Straight-through choice: the best candidate's values, the softmax's gradient, also in evaluation.
-
-    Args:
-        vectors: ``(cells, candidates, hidden_size)``.
-        candidates: ``(cells, candidates)``, log p̃ in nats.
-        noise: scale of the Gumbel noise that samples the choice.
-        forbidden: ``(cells, candidates)`` bool, what may not be chosen.
-        kernels: ``config.composition_kernels``.
-
-    Returns:
-        Vectors ``(cells, hidden_size)``, log p̃ ``(cells,)`` and chosen candidates ``(cells,)`` long.
-    """
-    offsets = None  # added for the choice alone
-    if noise:
-        offsets = -noise * torch.empty_like(candidates).exponential_().log()
-    if forbidden is not None:
-        offsets = (torch.zeros_like(candidates) if offsets is None else offsets).masked_fill(forbidden, float("-inf"))
-    fused = fused_kernels(kernels, vectors)
-    if fused is not None:
-        return fused.choose(vectors, candidates, offsets)
-    logits = candidates if offsets is None else candidates + offsets
-    chosen = logits.argmax(-1)
-    soft = logits.softmax(-1)
-    weights = F.one_hot(chosen, candidates.shape[1]) + (soft - soft.detach())  # exactly one-hot
-    vector = (weights[..., None].to(vectors.dtype) * vectors).sum(1)
-    return vector, (weights * candidates).sum(-1), chosen
-
-
-def _room_for_cells(leaves: Tensor, chart: Chart) -> Tensor:
-    return torch.cat([leaves, leaves.new_empty(chart.num_cells, leaves.shape[1])])
+def parts(chart: Chart, device: torch.device) -> Iterator[Level]:
+    """Levels from the lowest up; on a CPU large ones in parts."""
+    at_once = AT_ONCE_IN_TRAINING if torch.is_grad_enabled() else AT_ONCE
+    for level in chart.levels:
+        most = max(at_once // level.left.shape[1], 1) if device.type == "cpu" else len(level.left)
+        for start in range(0, len(level.left), max(most, 1)):
+            part = slice(start, start + most)
+            cells = slice(level.cells.start + start, min(level.cells.start + part.stop, level.cells.stop))
+            yield Level(cells, level.left[part], level.right[part])
 
 
 def _rows(chart: Chart, cells: slice) -> slice:

@@ -11,18 +11,20 @@ import torch
 from torch import Tensor
 
 from .chart import Chart
+from .choice import encode_cells
 from .composition import Composition
-from .encoder import Encoding, choose, compose_candidates
+from .encoder import Encoding
+from .node_table import NodeTable
 
 
 def encode_heuristic(
     lengths: Tensor, leaves: Tensor, composition: Composition, tasks: Tensor, window_size: int, choice_noise: float = 0
 ) -> tuple[Chart, Encoding]:
     """Prune and encode a batch at once; arguments and results as for `encoder.encode_chart`."""
-    cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
     table = UnitTable.of_tokens(lengths, window_size)
     longest = int(lengths.max())
     with composition.packed(longest):
+        cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
         for height in range(2, min(window_size + 1, longest) + 1):
             starts = torch.arange(table.ends.shape[1], device=lengths.device)
             cells.encode(table, height, *(starts + height <= table.counts[:, None]).nonzero(as_tuple=True))
@@ -85,13 +87,11 @@ class GrowingCells:
     """Cells in the order in which they are encoded, with all that choosing merges needs to know of them."""
 
     def __init__(self, lengths, leaves, composition, tasks, window_size, choice_noise):
-        self.lengths, self.num_tokens = lengths, len(leaves)
-        self.composition, self.constants, self.choice_noise = composition, composition.prepare(tasks), choice_noise
+        self.lengths, self.num_tokens, self.choice_noise = lengths, len(leaves), choice_noise
         # The full chart's lower rows, then at most `window_size + 1` new cells a merge.
         room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())
         dtype = torch.promote_types(leaves.dtype, torch.float32)
-        self.nodes = torch.cat([leaves, leaves.new_empty(room - len(leaves), leaves.shape[1])])
-        self.log_prob = leaves.new_zeros(room, dtype=dtype)
+        self.table = NodeTable(leaves, room, composition, tasks, projects=True)
         tokens = torch.arange(self.num_tokens, device=leaves.device)
         self.spans = torch.cat([tokens, tokens.new_empty(room - len(leaves))])[:, None].repeat(1, 2)
         self.splits = tokens.new_full((room, window_size), -1)
@@ -111,17 +111,14 @@ class GrowingCells:
         row, start = sentences[:, None], starts[:, None]
         left = table.nodes[row, offsets - 1, start]
         right = table.nodes[row, height - offsets - 1, start + offsets]
-        vectors, step, candidates = compose_candidates(
-            self.nodes, self.log_prob, left, right, self.composition, self.constants
-        )
+        encoded = encode_cells(self.table, left, right, self.choice_noise)
         rows = slice(self.num_nodes, self.num_nodes + len(starts))
-        self.nodes[rows], self.log_prob[rows], self.chosen[rows] = choose(
-            vectors, candidates, self.choice_noise, kernels=self.composition.kernels
-        )
+        self.table.write(rows, encoded.vectors, encoded.log_prob)
+        self.chosen[rows] = encoded.chosen
         self.spans[rows] = torch.stack([self.spans[left[:, 0], 0], self.spans[right[:, -1], 1]], dim=-1)
         for kept, values in (
             (self.splits, table.ends[row, start + offsets - 1]), (self.left, left), (self.right, right),
-            (self.step_log_prob, step.detach()), (self.candidate_log_prob, candidates.detach()),
+            (self.step_log_prob, encoded.step.detach()), (self.candidate_log_prob, encoded.candidates.detach()),
         ):  # fmt: skip
             kept[rows, : height - 1] = values
         table.nodes[sentences, height - 1, starts] = torch.arange(rows.start, rows.stop, device=starts.device)
@@ -140,8 +137,8 @@ class GrowingCells:
             tuple(self.level_sizes),
             roots,
         )
-        encoding = Encoding(self.nodes[nodes], self.log_prob[nodes], self.candidate_log_prob[cells], self.chosen[cells])
-        return chart, encoding
+        vectors, log_prob = self.table.vectors.all()[nodes], self.table.log_prob.all()[nodes]
+        return chart, Encoding(vectors, log_prob, self.candidate_log_prob[cells], self.chosen[cells])
 
 
 def _pick_merges(table: UnitTable, cells: GrowingCells, window_size: int) -> Tensor:

@@ -36,11 +36,13 @@ class Sentences:
 
 @dataclass(frozen=True)
 class EmbeddedBatch:
-    """Checked sentences with their leaves ``(num_tokens, hidden_size)``, split scores and span nesting, both
-    ``(batch, seq_len - 1)``, the latter None without span constraints."""
+    """Checked sentences with their leaves ``(num_tokens, hidden_size)``, the special tokens' vectors by name, each
+    ``(1, hidden_size)``, split scores and span nesting, both ``(batch, seq_len - 1)``, the latter None without span
+    constraints."""
 
     sentences: Sentences
     leaves: Tensor
+    special: dict[str, Tensor]
     split_scores: Tensor
     nesting: Tensor | None
 

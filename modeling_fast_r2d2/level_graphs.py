@@ -39,28 +39,28 @@ class LevelGraphs:
                 self._recordings.clear()
                 self._weights = weights
 
-    def serve(self, nodes: Tensor, count: int) -> bool:
-        """Whether a level of ``count`` compositions may be replayed. Autocast keeps copies of weights that a recording
-        would read when they are gone."""
+    def serve(self, children: Tensor) -> bool:
+        """Whether a level of these children, ``(2, compositions, hidden_size)``, may be replayed. Autocast keeps copies
+        of weights that a recording would read when they are gone."""
         return (
-            0 < count <= MOST
-            and nodes.is_cuda
+            0 < children.shape[1] <= MOST
+            and children.is_cuda
             and self._evaluates
             and not torch.is_grad_enabled()
-            and not torch.is_autocast_enabled(nodes.device.type)
+            and not torch.is_autocast_enabled(children.device.type)
             and not torch.compiler.is_compiling()
             and not torch.cuda.is_current_stream_capturing()
         )
 
-    def run(self, composition, constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+    def run(self, composition, constants, children: Tensor) -> tuple[Tensor, Tensor | None]:
         """What ``composition.compose`` returns for these arguments, by a recording."""
-        size = padded_size(len(left))
-        stream = torch.cuda.current_stream(nodes.device).cuda_stream if nodes.is_cuda else None
-        key = size, len(constants.tasks), nodes.dtype, nodes.device, stream
+        size = padded_size(children.shape[1])
+        stream = torch.cuda.current_stream(children.device).cuda_stream if children.is_cuda else None
+        key = size, len(constants.tasks), children.dtype, children.device, stream
         with self._lock:
             if key not in self._recordings:
-                self._recordings[key] = Recording(composition.compose, constants, nodes, size)
-            return self._recordings[key].run(constants, nodes, left, right)
+                self._recordings[key] = Recording(composition.compose, constants, children, size)
+            return self._recordings[key].run(constants, children)
 
 
 def padded_size(count: int) -> int:
@@ -71,19 +71,18 @@ def padded_size(count: int) -> int:
 class Recording:
     """A composition of ``size`` nodes. What it reads and writes stays at fixed addresses, and so in attributes."""
 
-    def __init__(self, compose: Callable, constants, nodes: Tensor, size: int):
+    def __init__(self, compose: Callable, constants, children: Tensor, size: int):
         with torch.inference_mode(False), torch.no_grad():  # so that both modes may write into the inputs
             self.tensors = [torch.empty_like(tensor).copy_(tensor) for tensor in constants.tensors()]
             self.constants = constants.of_tensors(self.tensors)
-            self.nodes = torch.zeros(2 * size, nodes.shape[1], dtype=nodes.dtype, device=nodes.device)
-            self.size, self.ids = size, torch.arange(2 * size, device=nodes.device).split(size)
-            self.replay = record(lambda: compose(self.constants, self.nodes, *self.ids), nodes.device)
+            self.children = torch.zeros(2, size, children.shape[2], dtype=children.dtype, device=children.device)
+            self.replay = record(lambda: compose(self.constants, self.children), children.device)
 
-    def run(self, constants, nodes: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+    def run(self, constants, children: Tensor) -> tuple[Tensor, Tensor | None]:
+        count = children.shape[1]
         torch._foreach_copy_(self.tensors, constants.tensors())
-        for start, ids in ((0, left), (self.size, right)):
-            self.nodes[start : start + len(ids)].copy_(nodes.index_select(0, ids))
-        return tuple(None if result is None else result[: len(left)].clone() for result in self.replay())
+        self.children[:, :count].copy_(children)
+        return tuple(None if result is None else result[:count].clone() for result in self.replay())
 
 
 def record(function: Callable[[], tuple], device: torch.device) -> Callable[[], tuple]:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
@@ -27,19 +28,20 @@ class LSTMBackbone(nn.Module):
         Returns:
             ``(batch, seq_len, 2 * parser_hidden_size)``; behind a sentence's end, anything.
         """
-        if embedded.device.type == "cpu" and not self.training:
+        if embedded.device.type == "cpu":
             return self._by_segments(embedded, plan_segments(lengths, embedded.shape[1]))
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=embedded.shape[1])[0]
 
     def _by_segments(self, embedded: Tensor, segments: "Segments") -> Tensor:
-        """The same without packing, which on a CPU takes twice as long."""
+        """The same without packing, which on a CPU takes up to twice as long."""
         hidden = embedded.flatten(0, 1).index_select(0, segments.cells)
         for forward, backward in zip(self.lstm.all_weights[::2], self.lstm.all_weights[1::2], strict=True):
             from_left = self._one_direction(hidden, segments, forward)
             from_right = self._one_direction(hidden.index_select(0, segments.mirror), segments, backward)
-            hidden = torch.cat([from_left, from_right.index_select(0, segments.mirror)], dim=-1)
-        return hidden.index_select(0, segments.back).unflatten(0, embedded.shape[:2])
+            outputs = torch.cat([from_left, from_right.index_select(0, segments.mirror)], dim=-1)
+            hidden = F.dropout(outputs, self.lstm.dropout, self.training)  # for the next layer, not after the last
+        return outputs.index_select(0, segments.back).unflatten(0, embedded.shape[:2])
 
     def _one_direction(self, inputs: Tensor, segments: "Segments", weights: list[Tensor]) -> Tensor:
         """One layer from left to right, ``(cells, parser_hidden_size)``; the states go from segment to segment."""
@@ -48,7 +50,7 @@ class LSTMBackbone(nn.Module):
         for shape, part in zip(segments.shapes, inputs.split([a * b for a, b in segments.shapes]), strict=True):
             output, hidden, cell = torch.lstm(
                 part.unflatten(0, shape), (hidden[:, : shape[1]], cell[:, : shape[1]]), weights, has_biases=True,
-                num_layers=1, dropout=0.0, train=False, bidirectional=False, batch_first=False,
+                num_layers=1, dropout=0.0, train=self.training, bidirectional=False, batch_first=False,
             )  # fmt: skip
             outputs.append(output.flatten(0, 1))
         return torch.cat(outputs)

@@ -12,7 +12,7 @@ from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, crossing_candidates, follow, merge_ranks, plan_chart, plan_tree, tree_spans
+from .chart import Chart, best_tree, crossing_candidates, merge_ranks, plan_chart, plan_tree, tree_spans
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .decoding import minimum_risk_choice
@@ -33,8 +33,7 @@ from .inputs import (
 from .objectives import (
     LanguageModelHead,
     exact_tree_loss,
-    language_model_loss,
-    language_model_states,
+    language_model_contexts,
     sample_trees,
     sampled_tree_loss,
 )
@@ -178,15 +177,23 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         split_scores = split_scores if is_given else self.parser(input_ids, sentences.lengths)
         if is_given or not self.training:  # in training NaN reaches the loss, where loops look for it
             check_split_scores(split_scores, sentences)
-        leaves = (
-            sentences.flatten(inputs_embeds) if input_ids is None else self.embeddings(input_ids[sentences.is_token])
-        )
-        return EmbeddedBatch(sentences, leaves, split_scores, nesting)
+        leaves, special = self._look_up(None if input_ids is None else input_ids[sentences.is_token])
+        leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds)
+        return EmbeddedBatch(sentences, leaves, special, split_scores, nesting)
+
+    def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+        """Leaves and special tokens at once: each lookup's gradient is as large as the vocabulary."""
+        config, device = self.config, self.embeddings.weight.device
+        names = ("cls", "sum", "mask", "pair", "bos", "eos")
+        ids = torch.tensor([getattr(config, f"{name}_token_id") for name in names], device=device)
+        rows = self.embeddings(ids if token_ids is None else torch.cat([ids, token_ids]))
+        *special, leaves = rows.split([1] * len(names) + [len(rows) - len(names)])
+        return leaves, dict(zip(names, special, strict=True))
 
     def compose(self, batch: EmbeddedBatch, encoding: str, reachable_only: bool = False) -> tuple[Chart, Encoding]:
         """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates."""
         config, lengths = self.config, batch.sentences.lengths
-        tasks = self.embeddings.weight[[config.cls_token_id, config.sum_token_id]]
+        tasks = torch.cat([batch.special["cls"], batch.special["sum"]])
         choice_noise = config.choice_noise if self.training else 0.0
         if encoding == "heuristic":
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
@@ -203,18 +210,25 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             forbidden = crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
         return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise, forbidden)
 
-    def describe(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> dict[str, Tensor | None]:
-        """The fields of `FastR2D2Output`."""
-        best = follow(chart, lambda cells: encoded.chosen[cells])[0]
+    def describe(
+        self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, with_constituents: bool = True
+    ) -> dict[str, Tensor | None]:
+        """The fields of `FastR2D2Output`; those of single constituents only if asked for."""
+        constituents = self._constituents(batch, chart, encoded) if with_constituents else {}
+        return constituents | {
+            "pooler_output": encoded.nodes.index_select(0, chart.roots),
+            "split_scores": batch.split_scores,
+            "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
+        }
+
+    def _constituents(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> dict[str, Tensor]:
+        best = best_tree(chart, encoded.chosen)
         leaves = torch.arange(chart.num_tokens, device=best.device)
         places = torch.cat([batch.sentences.pad(leaves, -1), batch.sentences.pad(best, -1)[:, :-1]], dim=1)
         states = encoded.nodes.index_select(0, places.clamp(min=0).flatten()).unflatten(0, places.shape)
         return {
             "last_hidden_state": states.masked_fill_(places[..., None] < 0, 0),
-            "pooler_output": encoded.nodes.index_select(0, chart.roots),
-            "split_scores": batch.split_scores,
             "spans": pad_spans(chart.spans[best].masked_fill(best[:, None] < 0, -1), batch.sentences),
-            "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
         }
 
 
@@ -273,10 +287,11 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
     def set_output_embeddings(self, value):
         self.lm_head.decoder = value
 
-    def run_decoder(self, task_id: int, left: Tensor, right: Tensor) -> Tensor:
-        """``(compositions, hidden_size)``: output at one task token beside left and right vectors."""
+    def run_decoder(self, task: Tensor, contexts: Tensor) -> Tensor:
+        """``(compositions, hidden_size)``: output at one task token, ``(1, hidden_size)``, beside left and right
+        vectors, ``(2, compositions, hidden_size)``."""
         stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
-        return stack(stack.prepare(self.model.embeddings.weight[[task_id]]), left, right)[0]
+        return stack.read_out(task, contexts)
 
     def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids):
         """Language-model loss and tree loss of an encoded chart, None for one whose weight is 0. The former needs a
@@ -288,14 +303,10 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         )
 
     def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids: Tensor) -> Tensor:
-        config, weight = self.config, self.model.embeddings.weight
-        hidden = language_model_states(
-            chart,
-            encoded.nodes,
-            weight[[config.bos_token_id, config.eos_token_id]],
-            lambda left, right: self.run_decoder(config.mask_token_id, left, right),
-        )
-        return language_model_loss(self.lm_head(hidden), input_ids[batch.sentences.is_token])
+        ends = torch.cat([batch.special["bos"], batch.special["eos"]])
+        contexts = language_model_contexts(chart, encoded.nodes, ends)
+        hidden = self.run_decoder(batch.special["mask"], contexts)
+        return self.lm_head.loss(hidden, input_ids[batch.sentences.is_token])
 
     def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> Tensor:
         scores = batch.sentences.flatten(batch.split_scores)
@@ -331,16 +342,19 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         split_scores: Tensor | None = None,
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
+        output_constituents: bool | None = None,
     ) -> FastR2D2ForPreTrainingOutput:
         """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
-        ``"heuristic"``: the losses need a chart. The targets are ``input_ids`` themselves."""
+        ``"heuristic"``: the losses need a chart. The targets are ``input_ids`` themselves. ``last_hidden_state`` and
+        ``spans`` are None unless ``output_constituents`` is true, by default in evaluation."""
         encoding = check_encoding(encoding or "chart")
         if encoding == "forced":
             raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
         batch = self.model.embed(input_ids, attention_mask, atom_spans, split_scores=split_scores)
         chart, encoded = self.model.compose(batch, encoding)
         lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
-        fields = self.model.describe(batch, chart, encoded)
+        asked_for = not self.training if output_constituents is None else output_constituents
+        fields = self.model.describe(batch, chart, encoded, asked_for)
         loss = self.weighted_sum(lm=lm_loss, tree=tree_loss)
         return FastR2D2ForPreTrainingOutput(loss, lm_loss, tree_loss, **fields)
 
@@ -372,7 +386,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         """Inputs of `forward` with one row a sentence."""
         raise NotImplementedError
 
-    def features(self, roots: Tensor) -> Tensor:
+    def features(self, batch: EmbeddedBatch, roots: Tensor) -> Tensor:
         """Root vectors of the sentences to what the classifier sees, ``(batch, hidden_size)``."""
         raise NotImplementedError
 
@@ -407,7 +421,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         batch = self.model.embed(**inputs)
         if self.training and labels is not None:
             return self._training_losses(batch, inputs["input_ids"], labels, encoding)
-        logits = self._logits(*self.model.compose(batch, encoding, reachable_only=True))
+        logits = self._logits(batch, *self.model.compose(batch, encoding, reachable_only=True))
         return FastR2D2ClassifierOutput(None if labels is None else self._task_loss(logits, labels), logits)
 
     def _training_losses(self, batch, input_ids, labels, encoding) -> FastR2D2ClassifierOutput:
@@ -415,7 +429,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         config, losses, logits = self.config, {}, {}
         if config.forced_loss_weight:
-            logits["forced"] = self._logits(*self.model.compose(batch, "forced"))
+            logits["forced"] = self._logits(batch, *self.model.compose(batch, "forced"))
             losses["forced"] = self._task_loss(logits["forced"], labels)
         if config.chart_loss_weight or config.lm_loss_weight or config.tree_loss_weight:
             method = "heuristic" if encoding == "heuristic" else "chart"
@@ -425,15 +439,15 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
                 chart, encoded = self.model.compose(batch, method, reachable_only=not config.lm_loss_weight)
             losses["lm"], losses["tree"] = self.self_supervised_losses(batch, chart, encoded, input_ids)
             if config.chart_loss_weight:
-                logits[method] = self._logits(chart, encoded)
+                logits[method] = self._logits(batch, chart, encoded)
                 losses["chart"] = self._task_loss(logits[method], labels)
         if not logits:
             raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
         shown = logits.get(encoding, next(iter(logits.values())))
         return FastR2D2ClassifierOutput(self.weighted_sum(**losses), shown, losses.get("lm"), losses.get("tree"))
 
-    def _logits(self, chart: Chart, encoded: Encoding) -> Tensor:
-        return self.classifier(self.features(encoded.nodes.index_select(0, chart.roots)))
+    def _logits(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> Tensor:
+        return self.classifier(self.features(batch, encoded.nodes.index_select(0, chart.roots)))
 
     def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if labels.shape[0] != logits.shape[0]:
@@ -452,7 +466,7 @@ class FastR2D2ForSequenceClassification(FastR2D2Classifier):
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
         return inputs
 
-    def features(self, roots: Tensor) -> Tensor:
+    def features(self, batch: EmbeddedBatch, roots: Tensor) -> Tensor:
         return roots
 
 
@@ -479,8 +493,9 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
                 )
         return {name: value.flatten(0, 1) for name, value in inputs.items()}
 
-    def features(self, roots: Tensor) -> Tensor:
-        return self.run_decoder(self.config.pair_token_id, roots[0::2], roots[1::2])
+    def features(self, batch: EmbeddedBatch, roots: Tensor) -> Tensor:
+        pairs = torch.stack([roots[0::2], roots[1::2]])
+        return self.run_decoder(batch.special["pair"], pairs)
 
 
 __all__ = [

@@ -1,7 +1,5 @@
 """What parser and encoder learn from raw text: language-model loss and tree KL (paper, Sections 2.1 and 3.2)."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,7 +8,9 @@ from transformers.activations import ACT2FN
 from .chart import Chart, follow, widest_neighbours
 from .encoder import Encoding
 from .fused import fused_kernels
-from .products import apply_linear
+from .products import apply_linear, is_plain
+
+ROWS_AT_ONCE = 256  # of logits: so few stay in a processor's cache
 
 
 class LanguageModelHead(nn.Module):
@@ -23,27 +23,52 @@ class LanguageModelHead(nn.Module):
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
 
     def forward(self, hidden: Tensor) -> Tensor:  # (tokens, hidden_size) -> (tokens, vocab_size)
-        return apply_linear(self.decoder, self.activation(apply_linear(self.transform, hidden)))
+        return apply_linear(self.decoder, self._transformed(hidden))
+
+    def loss(self, hidden: Tensor, token_ids: Tensor) -> Tensor:
+        """Mean cross entropy in nats, float32 or wider; where torch can, without all logits in memory at once.
+
+        Args:
+            hidden: ``(tokens, hidden_size)``.
+            token_ids: ``(tokens,)`` long.
+        """
+        transformed = self._transformed(hidden)
+        if _has_chunked_loss(transformed) and is_plain(self.decoder):
+            return F.linear_cross_entropy(
+                transformed, self.decoder.weight, token_ids, linear_bias=self.decoder.bias,
+                options=nn.LinearCrossEntropyOptions(batch_chunk_size=ROWS_AT_ONCE, allow_retain_graph=True),
+            )  # fmt: skip
+        return language_model_loss(apply_linear(self.decoder, transformed), token_ids)
+
+    def _transformed(self, hidden: Tensor) -> Tensor:
+        return self.activation(apply_linear(self.transform, hidden))
 
 
-def language_model_states(
-    chart: Chart, nodes: Tensor, ends: Tensor, decode: Callable[[Tensor, Tensor], Tensor]
-) -> Tensor:
+def _has_chunked_loss(hidden: Tensor) -> bool:
+    """Measured on a CPU alone; in half precision its sums would be as narrow, and under autocast it knows no narrower
+    products."""
+    return (
+        hasattr(nn, "LinearCrossEntropyOptions")
+        and hidden.device.type == "cpu"
+        and hidden.dtype in (torch.float32, torch.float64)
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
+def language_model_contexts(chart: Chart, nodes: Tensor, ends: Tensor) -> Tensor:
     """What the language model sees of every token: the widest nodes beside it (paper, Equation 6).
 
     Args:
         nodes: ``(num_nodes, hidden_size)``.
         ends: ``(2, hidden_size)``, embeddings of ``[BOS]`` and ``[EOS]``, the contexts at a sentence's ends.
-        decode: left and right contexts, each ``(num_tokens, hidden_size)``, to the output at ``[MASK]``.
 
     Returns:
-        ``(num_tokens, hidden_size)``, sentences end to end.
+        ``(2, num_tokens, hidden_size)``, left and right, sentences end to end.
     """
-    return decode(*(_rows_or(nodes, ids, end) for ids, end in zip(widest_neighbours(chart), ends, strict=True)))
-
-
-def _rows_or(nodes: Tensor, ids: Tensor, default: Tensor) -> Tensor:
-    return torch.where(ids[:, None] < 0, default.to(nodes.dtype), nodes.index_select(0, ids.clamp(min=0)))
+    ids = torch.stack(widest_neighbours(chart))
+    rows = nodes.index_select(0, ids.clamp(min=0).flatten()).view(*ids.shape, -1)
+    return torch.where(ids[..., None] < 0, ends[:, None].to(nodes.dtype), rows)
 
 
 def language_model_loss(logits: Tensor, token_ids: Tensor) -> Tensor:

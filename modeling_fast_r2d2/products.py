@@ -36,8 +36,13 @@ def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor
 
 def is_plain(layer: nn.Module) -> bool:
     """Whether a layer is its weight and bias and nothing else: no adapter, no hook, no other forward pass."""
-    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
-    return type(layer) is nn.Linear and not any(hooks) and "forward" not in vars(layer)
+    return type(layer) is nn.Linear and not is_watched(layer)
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Whether anything wants to see what enters or leaves a module: a hook, or a forward pass of somebody else."""
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks) or "forward" in vars(module)
 
 
 @contextmanager
@@ -121,9 +126,15 @@ class _Linear(torch.autograd.Function):
         of_inputs, of_weight, of_bias = context.needs_input_grad
         return (
             linear(gradient, weight.t()) if of_inputs else None,
-            linear(gradient.t(), inputs.t()) if of_weight else None,
+            _weight_gradient(gradient, inputs) if of_weight else None,
             gradient.sum(0) if of_bias else None,
         )
 
 
-__all__ = ["apply_linear", "is_plain", "linear", "packed_weights"]
+def _weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
+    """``gradient.t() @ inputs``. oneDNN lays both operands out anew, which a small weight does not make up for."""
+    is_small = gradient.shape[1] * inputs.shape[1] < LARGE
+    return gradient.t() @ inputs if is_small else linear(gradient.t(), inputs.t())
+
+
+__all__ = ["apply_linear", "is_plain", "is_watched", "linear", "packed_weights"]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.chart import follow, merge_ranks, plan_chart, plan_tree, widest_neighbours
+from modeling_fast_r2d2.chart import best_tree, follow, merge_ranks, plan_chart, plan_tree, widest_neighbours
 
 
 def simulate(scores: list[float], window: int) -> dict[tuple[int, int], tuple[list[int], int]]:
@@ -160,3 +160,13 @@ def test_random_500_token_sentence_needs_few_levels():
     scores = torch.randn(1, 499, generator=torch.Generator().manual_seed(0))
     lengths = torch.tensor([500])
     assert len(plan_chart(merge_ranks(scores, lengths), lengths, 4).level_sizes) <= 60
+
+
+@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), window=st.integers(1, 4), seed=st.integers(0, 99))
+def test_the_best_tree_is_what_following_the_choices_finds(lengths, window, seed):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor(lengths)
+    ranks = merge_ranks(torch.randn(len(lengths), int(lengths.max()) - 1, generator=generator), lengths)
+    for chart in (plan_chart(ranks, lengths, window), plan_chart(ranks, lengths, window, True)):
+        chosen = (torch.rand(chart.num_cells, generator=generator) * (chart.splits >= 0).sum(1)).long()
+        assert best_tree(chart, chosen).equal(follow(chart, lambda cells, chosen=chosen: chosen[cells])[0])

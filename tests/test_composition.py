@@ -1,24 +1,34 @@
 """The composition function on its own."""
 
+import copy
+
 import pytest
 import torch
 
-from modeling_fast_r2d2 import composition as module
+from modeling_fast_r2d2.children import Children, FromVectors
 from modeling_fast_r2d2.composition import Composition
 
 
-@pytest.mark.parametrize("num_tasks", [1, 2])
-def test_many_at_once_are_composed_in_parts(tiny_config, monkeypatch, num_tasks):
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_scores_and_parents_apart_are_those_of_whole_compositions(tiny_config, num_layers):
+    """Values and gradients, also of some compositions alone."""
+    config = copy.deepcopy(tiny_config)
+    config.num_hidden_layers = num_layers
     torch.manual_seed(0)
-    composition = Composition(tiny_config).eval()
-    nodes, tasks = torch.randn(9, tiny_config.hidden_size), torch.randn(num_tasks, tiny_config.hidden_size)
-    left, right = torch.randint(9, (2, 23))
-    whole = composition(composition.prepare(tasks), nodes, left, right)
-    monkeypatch.setattr(module, "MOST_AT_ONCE", 5)
-    with torch.no_grad():
-        parts = composition(composition.prepare(tasks), nodes, left, right)
-    for ours, theirs in zip(parts, whole, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    composition = Composition(config).eval().double()
+    vectors, tasks = torch.randn(2, 11, config.hidden_size).double(), torch.randn(2, config.hidden_size).double()
+    leaves = [vectors.requires_grad_(), tasks.requires_grad_(), *composition.parameters()]
+    constants, stack, some = composition.prepare(tasks), composition.stack, torch.tensor([7, 2, 2, 9])
+    source = FromVectors(vectors, stack.layers[0].query_key_value.weight)
+    children = Children(stack.layers, constants.role_biases, source)
+    ours = composition.log_prob(constants, children), composition.parent(constants, children.select(some))
+    parents, log_probs = composition(constants, vectors)
+    for a, b in zip(ours, (log_probs, parents[some]), strict=True):
+        torch.testing.assert_close(a, b)
+        gradients = [
+            torch.autograd.grad(x.sin().sum(), leaves, retain_graph=True, materialize_grads=True) for x in (a, b)
+        ]
+        torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -38,7 +48,7 @@ def test_constants_are_what_every_composition_would_compute(tiny_config, activat
         attended = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=sees)
         hidden = layer._norm(hidden + layer.attention_output(attended.transpose(1, 2).flatten(-2)))
         hidden = layer._norm(hidden + layer.output(layer.activation(layer.intermediate(hidden))))
-    torch.testing.assert_close(stack(stack.prepare(tasks), left, right), hidden.transpose(0, 1))
+    torch.testing.assert_close(stack(stack.prepare(tasks), torch.stack([left, right])), hidden.transpose(0, 1))
 
 
 class Adapted(torch.nn.Module):
@@ -69,7 +79,7 @@ def test_adapters_in_place_of_a_linear_layer_are_called(tiny_config, name):
         setattr(ours, name, Adapted(getattr(ours, name)))
         with torch.no_grad():
             getattr(theirs, name).weight += getattr(ours, name).added.weight
-    nodes, tasks = torch.randn(9, tiny_config.hidden_size), torch.randn(2, tiny_config.hidden_size)
-    ids = torch.randint(9, (2, 7))
-    ours, theirs = (each.eval()(each.prepare(tasks), nodes, *ids)[0] for each in (adapted, merged))
+    children, tasks = torch.randn(2, 7, tiny_config.hidden_size), torch.randn(2, tiny_config.hidden_size)
+    ours, theirs = (each.eval()(each.prepare(tasks), children)[0] for each in (adapted, merged))
+    assert merged.works_apart(children) and not adapted.works_apart(children)
     torch.testing.assert_close(ours, theirs)

@@ -16,7 +16,7 @@ from modeling_fast_r2d2 import (
 )
 from modeling_fast_r2d2.chart import merge_ranks, widest_neighbours
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
-from modeling_fast_r2d2.objectives import language_model_states, sampled_tree_loss, split_log_prob
+from modeling_fast_r2d2.objectives import language_model_contexts, sampled_tree_loss, split_log_prob
 
 FOLDER = Path(os.environ.get("FAST_R2D2_GOLDEN", Path(__file__).parent / "golden"))
 NAMES = [case["name"] for case in json.loads((FOLDER / "cases.json").read_text())["cases"]]
@@ -153,9 +153,8 @@ def test_language_model_has_the_reference_contexts_logits_and_loss(golden):
         ours = [spans[node] and [t - offset for t in spans[node]] for node, offset in zip(nodes, offsets, strict=True)]
         assert ours == [context for sentence in golden.case["bilm"][name] for context in sentence]
     config, weight = golden.config, model.model.embeddings.weight
-    ends = weight[[config.bos_token_id, config.eos_token_id]]
-    decode = lambda left, right: model.run_decoder(config.mask_token_id, left, right)  # noqa: E731
-    logits = model.lm_head(language_model_states(chart, encoded.nodes, ends, decode))
+    contexts = language_model_contexts(chart, encoded.nodes, weight[[config.bos_token_id, config.eos_token_id]])
+    logits = model.lm_head(model.run_decoder(weight[[config.mask_token_id]], contexts))
     assert golden.is_close(logits, golden.arrays["bilm_logits"])
     assert golden.is_close(model(**golden.inputs).lm_loss, golden.case["bilm"]["loss"])
 

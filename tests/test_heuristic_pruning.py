@@ -20,8 +20,11 @@ class ToyComposition:
     def packed(self, num_levels):
         return nullcontext()
 
-    def __call__(self, constants, nodes, left, right):
-        return self.compose(nodes[left], nodes[right])
+    def works_apart(self, vectors):
+        return False
+
+    def __call__(self, constants, children, projected):
+        return self.compose(*children)
 
     def compose(self, left, right):
         parent = torch.stack([left[:, 0], right[:, 1]], dim=1)

@@ -35,7 +35,7 @@ def recorded(tiny_config, monkeypatch):
 
     monkeypatch.setattr(level_graphs, "record", record)
     monkeypatch.setattr(
-        LevelGraphs, "serve", lambda self, nodes, count: 0 < count <= level_graphs.MOST and self._evaluates
+        LevelGraphs, "serve", lambda self, children: 0 < children.shape[1] <= level_graphs.MOST and self._evaluates
     )
     tiny_config.cuda_graphs = True
     torch.manual_seed(0)
@@ -111,9 +111,12 @@ def test_copies_and_pickles_begin_without_recordings(recorded):
 
 
 class OnGPU:
-    """What `serve` asks of nodes."""
+    """What `serve` asks of children."""
 
     is_cuda, device = True, torch.device("cuda")
+
+    def __init__(self, compositions: int):
+        self.shape = (2, compositions, 16)
 
 
 def test_only_evaluation_without_gradients_and_autocast_is_served(tiny_config, monkeypatch):
@@ -123,21 +126,21 @@ def test_only_evaluation_without_gradients_and_autocast_is_served(tiny_config, m
     graphs, composition = model.composition.graphs, model.composition
     graphs.begin(composition)
     with torch.no_grad():
-        assert graphs.serve(OnGPU, 1) and graphs.serve(OnGPU, level_graphs.MOST)
-        assert not graphs.serve(OnGPU, level_graphs.MOST + 1) and not graphs.serve(OnGPU, 0)
-        assert not graphs.serve(torch.ones(2, 3), 1)
+        assert graphs.serve(OnGPU(1)) and graphs.serve(OnGPU(level_graphs.MOST))
+        assert not graphs.serve(OnGPU(level_graphs.MOST + 1)) and not graphs.serve(OnGPU(0))
+        assert not graphs.serve(torch.ones(2, 1, 3))
         with monkeypatch.context() as context:
             context.setattr(torch, "is_autocast_enabled", lambda device: True)
-            assert not graphs.serve(OnGPU, 1)
+            assert not graphs.serve(OnGPU(1))
         composition.stack.layers[0].dropout.train()  # as for dropout in evaluation
         graphs.begin(composition)
-        assert not graphs.serve(OnGPU, 1)
+        assert not graphs.serve(OnGPU(1))
         composition.eval()._is_replica = True
         graphs.begin(composition)
-        assert not graphs.serve(OnGPU, 1)
+        assert not graphs.serve(OnGPU(1))
         del composition._is_replica
         graphs.begin(composition)
-    assert not graphs.serve(OnGPU, 1)  # with gradients
+    assert not graphs.serve(OnGPU(1))  # with gradients
     model(IDS).pooler_output.sum().backward()
 
 
@@ -149,7 +152,7 @@ def test_what_a_recording_reads_lives_as_long_as_it(recorded, monkeypatch):
     def record(function, device):
         cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
         recording = cells["self"].cell_contents
-        read.extend(weakref.ref(t) for t in (*recording.tensors, recording.nodes, *recording.ids))
+        read.extend(weakref.ref(t) for t in (*recording.tensors, recording.children))
         results = function()
         return lambda: results
 

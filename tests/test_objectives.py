@@ -5,11 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modeling_fast_r2d2 import FastR2D2Config, objectives
 from modeling_fast_r2d2.chart import merge_ranks, plan_chart
 from modeling_fast_r2d2.encoder import Encoding
 from modeling_fast_r2d2.objectives import (
+    LanguageModelHead,
     exact_tree_loss,
     expected_counts,
+    language_model_loss,
     range_logsumexp,
     sample_trees,
     sampled_tree_loss,
@@ -111,3 +114,31 @@ def test_range_logsumexp_is_that_of_every_range(values):
 def test_tree_loss_of_words_of_one_or_two_tokens_is_zero():
     chart, encoding, scores = a_chart([1, 2, 1], 2, seed=0)
     assert exact_tree_loss(chart, encoding, scores).item() == pytest.approx(0)
+
+
+@pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyOptions"), reason="torch has no fused loss")
+@settings(max_examples=20)
+@given(rows=st.integers(1, 30), seed=st.integers(0, 99), dtype=st.sampled_from([torch.float32, torch.float64]))
+def test_the_language_model_loss_in_parts_is_that_of_all_logits(rows, seed, dtype):
+    torch.manual_seed(seed)
+    head = LanguageModelHead(FastR2D2Config(vocab_size=50, hidden_size=12, num_attention_heads=1)).to(dtype)
+    hidden, ids = torch.randn(rows, 12, dtype=dtype, requires_grad=True), torch.randint(50, (rows,))
+    leaves, most = [hidden, *head.parameters()], objectives.ROWS_AT_ONCE
+    try:
+        objectives.ROWS_AT_ONCE = 7
+        ours, twin = head.loss(hidden, ids), language_model_loss(head(hidden), ids)
+        torch.testing.assert_close(ours, twin)
+        for _ in range(2):  # a graph may be gone through twice
+            gradients = [torch.autograd.grad(3 * loss, leaves, retain_graph=True) for loss in (ours, twin)]
+            torch.testing.assert_close(*gradients)
+    finally:
+        objectives.ROWS_AT_ONCE = most
+
+
+def test_what_takes_the_language_models_last_layers_place_is_called():
+    head = LanguageModelHead(FastR2D2Config(vocab_size=50, hidden_size=12, num_attention_heads=1))
+    hidden, ids = torch.randn(3, 12), torch.tensor([4, 5, 6])
+    before, calls = head.loss(hidden, ids), []
+    head.decoder.register_forward_hook(lambda *given: calls.append(given))
+    torch.testing.assert_close(head.loss(hidden, ids), before)
+    assert len(calls) == 1

@@ -152,11 +152,14 @@ def test_oneDNN_is_used_where_it_is_there(monkeypatch):
     onednn = products._onednn
     monkeypatch.setattr(products, "_onednn", lambda *given: calls.append(given) or onednn(*given))
     layer = nn.Linear(8, 5)
-    apply_linear(layer, torch.randn(3, 8)).sum().backward()
-    assert len(calls) == 2  # forward, and the weight's gradient
+    apply_linear(layer, torch.randn(3, 8, requires_grad=True)).sum().backward()
+    assert len(calls) == 2  # forward, and the inputs' gradient
     with torch.backends.mkldnn.flags(enabled=False):
         apply_linear(layer, torch.randn(3, 8))
     assert len(calls) == 2
+    monkeypatch.setattr(products, "LARGE", 1)
+    apply_linear(layer, torch.randn(3, 8)).sum().backward()
+    assert len(calls) == 4  # the gradient of a large weight, too
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import fast_r2d2_kernels as kernels
-from modeling_fast_r2d2 import FastR2D2Config, encoder, objectives
+from modeling_fast_r2d2 import FastR2D2Config, choice, objectives
 from modeling_fast_r2d2.chart import _nearest_greater, merge_ranks
 from modeling_fast_r2d2.composition import Composition
 
@@ -43,7 +43,7 @@ def attend(layer, hidden: torch.Tensor) -> torch.Tensor:
 def test_attention(composition, num_tasks):
     layer, hidden = composition.stack.layers[0], draw(num_tasks + 2, 5, 24)
     torch.testing.assert_close(
-        attend(layer, hidden), layer._attend(*layer._project(hidden, role_bias(layer, num_tasks), None))
+        attend(layer, hidden), layer._attend(layer._project(hidden, role_bias(layer, num_tasks), None))
     )
 
 
@@ -61,14 +61,14 @@ def test_a_whole_composition(composition, num_tasks):
     *_, summed, of_left, of_right = kernels.residual_norm(update, layer.output.bias, hidden, eps)
     parent = kernels.blend_norm(composition.blend(summed), of_left, of_right, eps)
 
-    torch.testing.assert_close(parent, composition(composition.prepare(tasks), nodes, left, right)[0])
+    torch.testing.assert_close(parent, composition(composition.prepare(tasks), nodes[torch.stack([left, right])])[0])
 
 
 def test_choice():
     inputs = [draw(6, 4, 8).requires_grad_(), draw(6, 4).requires_grad_()]
     forbidden = torch.arange(4) == torch.tensor([0, 1, 2, 3, 0, 0])[:, None]
     ours = kernels.choose(*inputs, torch.zeros(6, 4).masked_fill(forbidden, float("-inf")))
-    expected = encoder.choose(*inputs, forbidden=forbidden)
+    expected = choice.choose(*inputs, forbidden=forbidden)
     assert ours[2].equal(expected[2])
     for a, b in zip(ours[:2], expected[:2], strict=True):
         assert a.equal(b)

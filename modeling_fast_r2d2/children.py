@@ -1,0 +1,136 @@
+"""The children of some compositions as every layer of the composition stack sees them.
+
+No child sees a task. So children can be computed apart from tasks, once, and only as far as somebody asks: the keys
+and values of a layer for a task that reads them, the last layer's output for a parent that is made of it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from .composition_layer import CompositionLayer
+from .node_rows import NodeRows
+from .products import linear
+
+
+class Source(Protocol):
+    """Where children come from, and how the first layer projects them, without bias."""
+
+    def vectors(self) -> Tensor:
+        """``(2, compositions, hidden_size)``, left and right."""
+
+    def query(self) -> Tensor:
+        """The same."""
+
+    def keys_values(self) -> Tensor:
+        """``(2, compositions, 2 * hidden_size)``."""
+
+    def select(self, rows: Tensor) -> "Source":
+        """Those of some compositions."""
+
+
+class FromNodes(NamedTuple):
+    """Rows of tables of all nodes, in which each node is projected once, whatever the compositions it is a child in."""
+
+    ids: Tensor  # (2, compositions) long
+    nodes: NodeRows
+    queries: NodeRows
+    all_keys_values: NodeRows
+
+    def vectors(self) -> Tensor:
+        return self.nodes.read(self.ids)
+
+    def query(self) -> Tensor:
+        return self.queries.read(self.ids)
+
+    def keys_values(self) -> Tensor:
+        return self.all_keys_values.read(self.ids)
+
+    def select(self, rows: Tensor) -> "FromNodes":
+        return self._replace(ids=self.ids.index_select(1, rows))
+
+
+class FromVectors(NamedTuple):
+    """Vectors as they are, ``(2, compositions, hidden_size)``, and the first layer's weight."""
+
+    given: Tensor
+    weight: Tensor  # (3 * hidden_size, hidden_size)
+
+    def vectors(self) -> Tensor:
+        return self.given
+
+    def query(self) -> Tensor:
+        return linear(self.given, self.weight[: self.weight.shape[1]])
+
+    def keys_values(self) -> Tensor:
+        return linear(self.given, self.weight[self.weight.shape[1] :])
+
+    def select(self, rows: Tensor) -> "FromVectors":
+        return self._replace(given=self.given.index_select(1, rows))
+
+
+class LayerInput(NamedTuple):
+    """What a layer reads of the children; queries, keys and values with bias."""
+
+    hidden: Tensor  # (2, compositions, hidden_size)
+    query: Tensor  # the same
+    keys_values: Tensor  # (2, compositions, 2 * hidden_size)
+
+    def select(self, rows: Tensor) -> "LayerInput":
+        return LayerInput(*(part.index_select(1, rows) for part in self))
+
+
+class Children:
+    """Layer by layer, each computed when it is first asked for.
+
+    Args:
+        role_biases: of each layer, ``(tokens, 3 * hidden_size)``, the children's last.
+    """
+
+    def __init__(self, layers: Sequence[CompositionLayer], role_biases: Sequence[Tensor], source: Source):
+        self.layers, self.source = layers, source
+        self.biases = [bias[-2:, None] for bias in role_biases]
+        self._upper: list[LayerInput] = []  # of every layer but the first
+        self._first_keys_values: Tensor | None = None
+
+    def keys_values(self, number: int) -> Tensor:
+        """``(2, compositions, 2 * hidden_size)`` that a task reads in a layer."""
+        if number:
+            return self._enter(number).keys_values
+        if self._first_keys_values is None:
+            self._first_keys_values = self.source.keys_values() + self.biases[0][..., self._size :]
+        return self._first_keys_values
+
+    def output(self) -> Tensor:
+        """``(2, compositions, hidden_size)``, what leaves the last layer."""
+        return self._leave(len(self.layers) - 1)
+
+    def select(self, rows: Tensor) -> "Children":
+        """Those of some compositions, with all that has been computed."""
+        children = Children(self.layers, (), self.source.select(rows))
+        children.biases = self.biases
+        children._upper = [layer_input.select(rows) for layer_input in self._upper]
+        return children
+
+    @property
+    def _size(self) -> int:
+        return self.biases[0].shape[-1] // 3
+
+    def _enter(self, number: int) -> LayerInput:
+        if number == 0:
+            query = self.source.query() + self.biases[0][..., : self._size]
+            return LayerInput(self.source.vectors(), query, self.keys_values(0))
+        while len(self._upper) < number:
+            layer = len(self._upper) + 1
+            hidden = self._leave(layer - 1)
+            projected = self.layers[layer].project(hidden).add_(self.biases[layer])
+            self._upper.append(LayerInput(hidden, *projected.split([self._size, 2 * self._size], -1)))
+        return self._upper[number - 1]
+
+    def _leave(self, number: int) -> Tensor:
+        layer, entering = self.layers[number], self._enter(number)
+        return layer.finish(layer.attend_among_children(entering.query, entering.keys_values), entering.hidden)
+
+
+__all__ = ["Children", "FromNodes", "FromVectors"]

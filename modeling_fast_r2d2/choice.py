@@ -1,0 +1,133 @@
+"""A cell's candidates: their probabilities, the one that is chosen, and its vector (paper, Section 2.1).
+
+The choice is straight-through, also in evaluation: the best candidate's values, the softmax's gradient. Candidates are
+chosen by their probabilities alone. So all are scored, but where tasks are computed apart only the chosen one is made
+into a parent with a gradient; the others, to which no gradient goes, without one, for that of the choice.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .fused import fused_kernels
+from .node_table import NodeTable
+
+LEAST_APART = 48  # compositions in evaluation: reading the weights twice takes longer than using them for fewer
+
+
+class EncodedCells(NamedTuple):
+    vectors: Tensor  # (cells, hidden_size)
+    log_prob: Tensor  # (cells,), log p̃ of the chosen candidates
+    chosen: Tensor  # (cells,) long
+    step: Tensor  # (cells, candidates), log p of their compositions
+    candidates: Tensor  # (cells, candidates), log p̃
+
+
+def encode_cells(
+    table: NodeTable, left: Tensor, right: Tensor, noise: float = 0.0, forbidden: Tensor | None = None
+) -> EncodedCells:
+    """
+    Args:
+        table: of which all children are written.
+        left, right: ``(cells, candidates)`` node ids, candidates in ascending order of split point.
+        noise: scale of the Gumbel noise that samples the choice.
+        forbidden: ``(cells, candidates)`` bool, what may not be chosen; None forbids none.
+    """
+    is_apart = bool(table.projections) and (torch.is_grad_enabled() or left.numel() >= LEAST_APART)
+    return (_score_then_build if is_apart else _build_then_choose)(table, left, right, noise, forbidden)
+
+
+def _build_then_choose(table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden) -> EncodedCells:
+    """The definition: all candidates are made into parents."""
+    vectors, step = table.compose(left.flatten(), right.flatten())
+    candidates = table.with_children(step, left, right)
+    chosen = choose(vectors.view(*left.shape, -1), candidates, noise, forbidden, table.composition.kernels)
+    return EncodedCells(*chosen, step.view(left.shape), candidates)
+
+
+def _score_then_build(table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden) -> EncodedCells:
+    composition, constants, children = table.composition, table.constants, table.children(left, right)
+    step = composition.log_prob(constants, children)
+    candidates = table.with_children(step, left, right)
+    weights, chosen = choice_weights(candidates, choice_offsets(candidates, noise, forbidden))
+    cells, count = left.shape
+    first = torch.arange(0, cells * count, count, device=left.device)
+    vectors = composition.parent(constants, children.select(first + chosen) if count > 1 else children)
+    if count > 1 and weights.requires_grad:
+        numbers = torch.arange(count - 1, device=left.device)
+        others = numbers + (numbers >= chosen[:, None])  # (cells, count - 1)
+        with torch.no_grad():
+            passed_over = composition.parent(constants, children.select((first[:, None] + others).flatten()))
+        passed_over = passed_over.view(cells, count - 1, -1)
+        vectors = _GradientOfChoice.apply(vectors, weights, passed_over, chosen[:, None], others)
+    log_prob = (weights * candidates).sum(-1)
+    return EncodedCells(vectors, log_prob, chosen, step.view(left.shape), candidates)
+
+
+def choose(
+    vectors: Tensor,
+    candidates: Tensor,
+    noise: float = 0.0,
+    forbidden: Tensor | None = None,
+    kernels: str = "torch",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Straight-through choice among candidates that are all there.
+
+    Args:
+        vectors: ``(cells, candidates, hidden_size)``.
+        candidates: ``(cells, candidates)``, log p̃ in nats.
+        noise, forbidden: as for `encode_cells`.
+        kernels: ``config.composition_kernels``.
+
+    Returns:
+        Vectors ``(cells, hidden_size)``, log p̃ ``(cells,)`` and chosen candidates ``(cells,)`` long.
+    """
+    offsets = choice_offsets(candidates, noise, forbidden)
+    fused = fused_kernels(kernels, vectors)
+    if fused is not None:
+        return fused.choose(vectors, candidates, offsets)
+    weights, chosen = choice_weights(candidates, offsets)
+    vector = (weights[..., None].to(vectors.dtype) * vectors).sum(1)
+    return vector, (weights * candidates).sum(-1), chosen
+
+
+def choice_offsets(candidates: Tensor, noise: float, forbidden: Tensor | None) -> Tensor | None:
+    """What is added to log p̃ for the choice alone."""
+    offsets = None
+    if noise:
+        offsets = -noise * torch.empty_like(candidates).exponential_().log()
+    if forbidden is not None:
+        offsets = (torch.zeros_like(candidates) if offsets is None else offsets).masked_fill(forbidden, float("-inf"))
+    return offsets
+
+
+def choice_weights(candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
+    """``(cells, candidates)`` one-hot with the softmax's gradient, and ``(cells,)`` long, the chosen candidates."""
+    logits = candidates if offsets is None else candidates + offsets
+    chosen = logits.argmax(-1)
+    soft = logits.softmax(-1)
+    return F.one_hot(chosen, candidates.shape[1]) + (soft - soft.detach()), chosen  # exactly one-hot
+
+
+class _GradientOfChoice(torch.autograd.Function):
+    """The chosen vectors as they are; ``weights`` get the gradient of a sum of all candidates' vectors by them."""
+
+    @staticmethod
+    def forward(context, vectors: Tensor, weights: Tensor, passed_over: Tensor, chosen: Tensor, others: Tensor):
+        context.save_for_backward(vectors, passed_over, chosen, others)
+        context.dtype = weights.dtype
+        return vectors.view_as(vectors)
+
+    @staticmethod
+    def backward(context, upstream: Tensor):
+        vectors, passed_over, chosen, others = context.saved_tensors
+        of_chosen = (upstream * vectors).sum(-1, keepdim=True)
+        of_others = (upstream[:, None] * passed_over).sum(-1)
+        of_weights = upstream.new_empty(len(chosen), 1 + others.shape[1])
+        of_weights.scatter_(1, chosen, of_chosen).scatter_(1, others, of_others)
+        return upstream, of_weights.to(context.dtype), None, None, None
+
+
+__all__ = ["choice_offsets", "choice_weights", "choose", "encode_cells"]

@@ -1,0 +1,166 @@
+"""One Transformer layer of the composition function, for all tokens at once or for children and tasks apart."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.activations import ACT2FN
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .dropout import Dropout
+from .fused import fused_kernels
+from .products import apply_linear, is_plain, linear
+
+
+class CompositionLayer(GradientCheckpointingLayer):
+    """Post-norm Transformer layer over tokens that lie on the first axis, the left and the right child last.
+
+    The children see each other and themselves; a task token sees itself and both children. Roles are added to
+    queries and keys only. Layer norms have no parameters.
+
+    Since no child sees a task, and no task another, children and each task can also be computed apart:
+    `attend_among_children` and `attend_from_task`, then `finish`, give what `forward` gives for them.
+    """
+
+    # What the `kernels` library looks for when it puts `fast_r2d2_kernels.layers.CompositionLayer` in. transformers'
+    # decorator does no more, but nothing where it finds another version of that library than it was made for.
+    kernel_layer_name = "CompositionLayer"
+
+    def __init__(self, config):
+        super().__init__()
+        size = config.hidden_size
+        self.num_heads = config.num_attention_heads
+        self.eps = config.layer_norm_eps
+        self.is_gelu = config.hidden_act == "gelu"
+        self.kernels = config.composition_kernels if self.is_gelu else "torch"
+        self.role_embeddings = nn.Embedding(3, size)  # task, left, right
+        self.query_key_value = nn.Linear(size, 3 * size)
+        self.attention_output = nn.Linear(size, size)
+        self.intermediate = nn.Linear(size, config.intermediate_size)
+        self.output = nn.Linear(config.intermediate_size, size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.attention_dropout = Dropout(config.attention_probs_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
+
+    @property
+    def linears(self) -> tuple[nn.Module, ...]:
+        """Linear layers, or what took their places."""
+        return self.query_key_value, self.attention_output, self.intermediate, self.output
+
+    def role_bias(self, num_tasks: int) -> Tensor:
+        """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one
+        product serves queries, keys and values."""
+        weight, bias, roles = self.query_key_value.weight, self.query_key_value.bias, self._roles(num_tasks)
+        size = roles.shape[1]
+        return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
+
+    def _roles(self, num_tasks: int) -> Tensor:
+        task_role, child_roles = self.role_embeddings.weight.split([1, 2])
+        return torch.cat([task_role.expand(num_tasks, -1), child_roles])
+
+    def __call__(self, *args, **kwargs):
+        # transformers checkpoints in the class's forward; one that the `kernels` library put in is the instance's own.
+        if self.gradient_checkpointing and self.training:
+            if getattr(self.forward, "__func__", type(self).forward) is not type(self).forward:
+                return self._gradient_checkpointing_func(partial(nn.Module.__call__, self, **kwargs), *args)
+        return super().__call__(*args, **kwargs)
+
+    def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
+        """
+        Args:
+            hidden: ``(tokens, compositions, hidden_size)``, as is what is returned.
+            role_bias: of `role_bias`.
+            projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values of ``hidden`` without bias,
+                where they are known.
+        """
+        kernels = fused_kernels(self.kernels, hidden)
+        if kernels is not None and all(map(is_plain, self.linears)):
+            return kernels.layers.CompositionLayer.forward(self, hidden, role_bias)
+        return self.finish(self._attend(self._project(hidden, role_bias, projected)), hidden)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """``(..., 3 * hidden_size)``: queries, keys and values without bias, of vectors in any shape."""
+        return linear(hidden, self.query_key_value.weight)
+
+    def finish(self, attended: Tensor, hidden: Tensor) -> Tensor:
+        """All of the layer that follows attention, for tokens in any shape ``(..., hidden_size)``."""
+        # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
+        hidden = self._norm(self.dropout(apply_linear(self.attention_output, attended)).add_(hidden))
+        expanded = self.dropout(self._expand(hidden))
+        return self._norm(self.dropout(apply_linear(self.output, expanded)).add_(hidden))
+
+    def attend_among_children(self, query: Tensor, keys_values: Tensor) -> Tensor:
+        """
+        Args:
+            query: ``(2, compositions, hidden_size)`` of the left and the right children, with bias.
+            keys_values: ``(2, compositions, 2 * hidden_size)``, theirs with bias.
+
+        Returns:
+            ``(2, compositions, hidden_size)``.
+        """
+        [query], (key, value) = self._heads(query, 1), self._heads(keys_values, 2)
+        to_left = (query * (key[0] - key[1])).sum(-1)
+        weights = torch.stack([to_left, torch.zeros_like(to_left)]).mul_(query.shape[-1] ** -0.5).softmax(0)
+        to_left, to_right = self.attention_dropout(weights)[..., None].unbind()
+        left, right = value.unbind()
+        return torch.addcmul(to_left * left, to_right, right).flatten(-2)
+
+    def attend_from_task(self, task: Tensor, keys_values: Tensor) -> Tensor:
+        """
+        Args:
+            task: ``(compositions, 3 * hidden_size)``, its query, key and value with bias; or ``(1, 3 * hidden_size)``
+                where they are the same in all compositions.
+            keys_values: ``(2, compositions, 2 * hidden_size)`` of the children, with bias.
+
+        Returns:
+            ``(compositions, hidden_size)``.
+        """
+        (query, own_key, own_value), (key, value) = self._heads(task, 3), self._heads(keys_values, 2)
+        to_children = (query * key).sum(-1)  # (2, compositions, heads)
+        to_self = (query * own_key).sum(-1).expand_as(to_children[0])
+        weights = torch.cat([to_children, to_self[None]]).mul_(query.shape[-1] ** -0.5).softmax(0)
+        to_left, to_right, to_self = self.attention_dropout(weights)[..., None].unbind()
+        left, right = value.unbind()
+        attended = torch.addcmul(to_left * left, to_right, right)
+        return torch.addcmul(attended, to_self, own_value).flatten(-2)
+
+    def _heads(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """``(..., parts * hidden_size)`` to as many ``(..., heads, head size)``."""
+        return tuple(part.unflatten(-1, (self.num_heads, -1)) for part in projected.chunk(parts, -1))
+
+    def _expand(self, hidden: Tensor) -> Tensor:
+        if self.is_gelu:
+            return apply_linear(self.intermediate, hidden, gelu=True)
+        return self.activation(apply_linear(self.intermediate, hidden))
+
+    def _project(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None) -> Tensor:
+        """``(tokens, compositions, 3 * hidden_size)`` with bias."""
+        if not is_plain(self.query_key_value):  # an adapter, perhaps, which must see the roles, too
+            size = hidden.shape[-1]
+            with_roles = self.query_key_value(hidden + self._roles(len(hidden) - 2)[:, None])
+            return torch.cat([with_roles[..., : 2 * size], self.query_key_value(hidden)[..., 2 * size :]], -1)
+        if projected is None:
+            return self.project(hidden).add_(role_bias[:, None])
+        return projected + role_bias[:, None]
+
+    def _attend(self, projected: Tensor) -> Tensor:
+        """All tokens see both children, and task tokens themselves: three weights a token, not a row of scores. What
+        counts in them is by how much a key differs from the right child's."""
+        query, key, value = self._heads(projected, 3)
+        tasks = slice(len(query) - 2)
+        keys = key[:-1] - key[-1]
+        to_left = (query * keys[-1]).sum(-1)
+        to_self = F.pad((query[tasks] * keys[tasks]).sum(-1), (0, 0, 0, 0, 0, 2), value=float("-inf"))
+        scores = torch.stack([to_left, torch.zeros_like(to_left), to_self])
+        weights = (query.shape[-1] ** -0.5 * scores).softmax(0)
+        to_left, to_right, to_self = self.attention_dropout(weights)[..., None]
+        attended = (to_left * value[-2]).addcmul_(to_right, value[-1])
+        attended[tasks].addcmul_(to_self[tasks], value[tasks])
+        return attended.flatten(-2)
+
+    def _norm(self, hidden: Tensor) -> Tensor:
+        return F.layer_norm(hidden, hidden.shape[-1:], eps=self.eps)
+
+
+__all__ = ["CompositionLayer"]

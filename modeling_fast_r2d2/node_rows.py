@@ -1,0 +1,127 @@
+"""Rows of all nodes of a chart in one buffer, filled level by level, whose gradient costs what its rows cost.
+
+A level reads rows of lower levels and writes its own. Written in place under plain autograd, every level would clone
+and clear a gradient as large as the whole buffer. Here the buffer's gradient is one buffer as well: the backward pass
+of a read adds into it, that of a write takes its rows out of it. A scalar that goes from each write to the reads and
+the write after it tells autograd to do this from the top down.
+"""
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class NodeRows:
+    """A row for every node: a vector, or a number where ``first`` has one axis.
+
+    Args:
+        first: ``(rows, ...)``, the rows of the first nodes.
+        num_nodes: how many rows there will be.
+    """
+
+    def __init__(self, first: Tensor, num_nodes: int):
+        self._store = _Store(first.new_empty(num_nodes, *first.shape[1:]))
+        self._written: Tensor | None = None  # the scalar of the newest write; None while no row has a gradient
+        self.write(slice(len(first)), first)
+
+    @property
+    def values(self) -> Tensor:
+        """The buffer as it is now, without a gradient."""
+        return self._store.values
+
+    def write(self, rows: slice, values: Tensor) -> None:
+        """Fill rows that nobody has read yet; ``values`` are cast to the buffer's dtype."""
+        if torch.is_grad_enabled() and (values.requires_grad or self._written is not None):
+            self._written = _Write.apply(self._store, self._written, rows, values)
+        else:
+            self.values[rows] = values.detach()
+
+    def read(self, ids: Tensor) -> Tensor:
+        """``ids.shape + (width,)``, a row for each id."""
+        if self._written is None or not torch.is_grad_enabled():
+            return self._store.take(ids)
+        return _Read.apply(self._store, self._written, ids)
+
+    def all(self) -> Tensor:
+        """``(num_nodes, ...)``, once every row is written."""
+        if self._written is None or not torch.is_grad_enabled():
+            return self.values
+        return _All.apply(self._store, self._written)
+
+
+class _Store:
+    """The buffer and its gradient. It knows nothing of autograd's graph, which refers to it."""
+
+    def __init__(self, values: Tensor):
+        self.values = values
+        self._gradient: tuple[int, Tensor] | None = None
+
+    @property
+    def gradient(self) -> Tensor:
+        """Zeros at the beginning of each backward pass, of which a graph may see several, some of them partial."""
+        current = torch._C._current_graph_task_id()
+        if self._gradient is None or self._gradient[0] != current:
+            dtype = torch.promote_types(self.values.dtype, torch.float32)
+            self._gradient = current, torch.zeros_like(self.values, dtype=dtype)
+        return self._gradient[1]
+
+    def release(self) -> None:
+        self._gradient = None
+
+    def take(self, ids: Tensor) -> Tensor:
+        return self.values.index_select(0, ids.flatten()).view(*ids.shape, *self.values.shape[1:])
+
+    def add(self, ids: Tensor, upstream: Tensor) -> None:
+        """Add a gradient to that of the rows read, always in the same order."""
+        gradient, ids = self.gradient, ids.flatten()
+        upstream = upstream.reshape(-1, *gradient.shape[1:]).to(gradient.dtype)
+        if gradient.is_cuda:  # where `index_add_` adds in whatever order threads come
+            gradient.index_put_((ids,), upstream, accumulate=True)
+        else:
+            gradient.index_add_(0, ids, upstream)
+
+
+class _Write(torch.autograd.Function):
+    @staticmethod
+    def forward(context, store: _Store, written: Tensor | None, rows: slice, values: Tensor) -> Tensor:
+        context.store, context.rows, context.dtype, context.is_first = store, rows, values.dtype, written is None
+        store.values[rows] = values
+        return values.new_zeros((), dtype=store.values.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context, after: Tensor):
+        upstream = context.store.gradient[context.rows].to(context.dtype, copy=True)
+        if context.is_first:
+            context.store.release()
+        return None, None if context.is_first else after, None, upstream
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(context, store: _Store, written: Tensor, ids: Tensor) -> Tensor:
+        context.store = store
+        context.save_for_backward(ids)
+        return store.take(ids)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context, upstream: Tensor):
+        context.store.add(*context.saved_tensors, upstream)
+        return None, upstream.new_zeros(()), None
+
+
+class _All(torch.autograd.Function):
+    @staticmethod
+    def forward(context, store: _Store, written: Tensor) -> Tensor:
+        context.store = store
+        return store.values.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(context, upstream: Tensor):
+        context.store.gradient.add_(upstream)
+        return None, upstream.new_zeros(())
+
+
+__all__ = ["NodeRows"]
