@@ -15,68 +15,21 @@ import statistics
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from benchmark import medians
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoTokenizer, set_seed
 
 from modeling_fast_r2d2 import bundled_checkpoint
 from modeling_fast_r2d2.chart import merge_ranks, plan_chart
-from modeling_fast_r2d2.products import linear
 from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.corpus import encode_corpus
 from pretraining.models import make_model
 from pretraining.optimisation import clip_gradients, make_optimizer
 from pretraining.options import DataOptions, ModelOptions, TrainingOptions
 from pretraining.texts import read_texts
+from timing.recorder import ProductRecorder
+from timing.replay import largest_operand, operations, replay
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
-
-Shape = tuple[tuple[int, ...], tuple[int, ...]]
-PRODUCTS = {torch.ops.aten.mm: (0, 1), torch.ops.aten.addmm: (1, 2), torch.ops.aten.bmm: (0, 1)}
-
-
-class ProductRecorder(TorchDispatchMode):
-    """Notes the operands' shapes and strides of every matrix product."""
-
-    def __init__(self):
-        super().__init__()
-        self.products: list[tuple[Shape, Shape]] = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        operands = _operands(function, args)
-        if operands:
-            self.products.append(tuple((tuple(operand.shape), operand.stride()) for operand in operands))
-        return function(*args, **(kwargs or {}))
-
-
-def _operands(function, args) -> tuple[torch.Tensor, torch.Tensor] | None:
-    packet = function.overloadpacket
-    if packet in PRODUCTS:
-        left, right = PRODUCTS[packet]
-        return args[left], args[right]
-    if str(packet) == "mkldnn._linear_pointwise":
-        return args[0].flatten(0, -2), args[1].t()
-    return None
-
-
-def replay(products: list[tuple[Shape, Shape]], buffer: torch.Tensor) -> None:
-    """The same products on other numbers, by the routine that the model calls."""
-    for (left, left_stride), (right, right_stride) in products:
-        operands = buffer.as_strided(left, left_stride), buffer.as_strided(right, right_stride)
-        if len(left) == 2:
-            linear(operands[0], operands[1].t())
-        else:
-            torch.bmm(*operands)
-
-
-def operations(products: list[tuple[Shape, Shape]]) -> int:
-    return sum(2 * int(np.prod(left)) * right[-1] for (left, _), (right, _) in products)
-
-
-def largest_operand(products: list[tuple[Shape, Shape]]) -> int:
-    extents = (sum((n - 1) * s for n, s in zip(*operand, strict=True)) + 1 for pair in products for operand in pair)
-    return max(extents)
 
 
 class Training:
