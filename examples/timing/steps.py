@@ -1,6 +1,7 @@
 """Training steps of one or two checkouts that take turns, beside their bare matrix products."""
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -93,13 +94,13 @@ def time_products(products: list[Product]) -> dict[str, float]:
 
 
 def describe_turns(turns: list[dict], tokens: list[int]) -> str:
-    """A row per checkout, medians over batches; then the first against the second, batch by batch."""
+    """A row per checkout, medians over batches; then the first against the second, two turns at a time."""
     names = list(turns[0])
     head = ["step", "s", "CPU s", "tokens/s", "tokens per CPU s", "bare products, s", "CPU s", "GFLOP/s",
             "ratio step / products", "by CPU s"]  # fmt: skip
     lines = [as_markdown([head, *([name, *_figures(turns, tokens, name)] for name in names)])]
     for unit, what in (("cpu", "tokens per CPU second"), ("wall", "tokens/s")) if len(names) == 2 else ():
-        ratios = [turn[names[1]][unit] / turn[names[0]][unit] for turn in turns]
+        ratios = whoever_begins([turn[names[1]][unit] / turn[names[0]][unit] for turn in turns])
         lines.append(
             f"{what}, {names[0]} against {names[1]}: {median(ratios):.3f} x ({min(ratios):.3f} to {max(ratios):.3f})"
         )
@@ -107,6 +108,13 @@ def describe_turns(turns: list[dict], tokens: list[int]) -> str:
         differences = [abs(turn[names[0]]["loss"] - turn[names[1]]["loss"]) for turn in turns]
         lines.append(f"their losses differ by at most {max(differences):.1e}")
     return "\n".join(lines)
+
+
+def whoever_begins(ratios: list[float]) -> list[float]:
+    """One for every two turns, of which either checkout began one: the mean of their logarithms, so that what
+    beginning costs cancels out. A turn without a partner counts only where it is alone."""
+    pairs = zip(ratios[::2], ratios[1::2], strict=False)
+    return [math.sqrt(one * other) for one, other in pairs] or ratios
 
 
 def _figures(turns: list[dict], tokens: list[int], name: str) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 
 from timing.checkout import PACKAGES, check_checkout
 from timing.recorder import ProductRecorder
-from timing.steps import EXAMPLES, OWN, Worker, describe_turns, take_turns, time_products
+from timing.steps import EXAMPLES, OWN, Worker, describe_turns, take_turns, time_products, whoever_begins
 
 LINES = "the cat sat on the mat\na dog ate the bone slowly\n" * 200
 
@@ -61,6 +61,11 @@ def test_a_worker_runs_the_code_of_its_checkout(another_checkout, tmp_path, tiny
         worker.end()
     text = describe_turns(turns, [27, 27])
     assert re.search(r"tokens per CPU second, own against another: [\d.]+ x \([\d.]+ to [\d.]+\)", text)
+
+
+def test_what_beginning_costs_cancels_out():
+    assert whoever_begins([2.0, 0.5, 4.0, 1.0, 9.0]) == [1.0, 2.0]
+    assert whoever_begins([1.5]) == [1.5]
 
 
 def test_a_folder_without_the_packages_is_no_checkout(tmp_path, capsys):
