@@ -1,10 +1,14 @@
 """What a training step costs on this machine, against the matrix products in it and nothing else.
 
-    python examples/benchmark_training.py --corpus text.txt            # step, data and planning, memory
-    python examples/benchmark_training.py --corpus text.txt --size tiny --only step
+    python examples/benchmark_training.py --corpus text.txt            # base size: step, data and planning, memory
+    python examples/benchmark_training.py --corpus text.txt --size tiny small --only step
+    python examples/benchmark_training.py --corpus text.txt --size tiny --config_overrides window_size=3 --only step \\
+        --against ../another-checkout
 
 The products are written down while a step runs (forward, backward and all), then repeated alone on the same shapes.
-Steps and products take turns; times are medians. Weights are random, which makes trees deeper than a trained parser's.
+Steps and products take turns, batches do not repeat; figures are medians. Weights are random and stay so, which makes
+trees deeper than a trained parser's. With `--against` steps of another checkout of the project take turns with this
+one's, on the same batches from the same seeds, each checkout in a process of its own.
 """
 
 import argparse
@@ -12,71 +16,27 @@ import itertools
 import multiprocessing
 import resource
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
-from benchmark import medians
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoTokenizer, set_seed
 
 from modeling_fast_r2d2 import bundled_checkpoint
 from modeling_fast_r2d2.chart import merge_ranks, plan_chart
-from modeling_fast_r2d2.products import linear
 from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.corpus import encode_corpus
 from pretraining.models import make_model
-from pretraining.optimisation import clip_gradients, make_optimizer
-from pretraining.options import DataOptions, ModelOptions, TrainingOptions
+from pretraining.options import SIZES, DataOptions, ModelOptions
 from pretraining.texts import read_texts
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2
+from timing.checkout import check_checkout
+from timing.machine import describe_machine, describe_products
+from timing.steps import OWN, describe_turns, take_turns, workers_of
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids
 
-Shape = tuple[tuple[int, ...], tuple[int, ...]]
-PRODUCTS = {torch.ops.aten.mm: (0, 1), torch.ops.aten.addmm: (1, 2), torch.ops.aten.bmm: (0, 1)}
-
-
-class ProductRecorder(TorchDispatchMode):
-    """Notes the operands' shapes and strides of every matrix product."""
-
-    def __init__(self):
-        super().__init__()
-        self.products: list[tuple[Shape, Shape]] = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        operands = _operands(function, args)
-        if operands:
-            self.products.append(tuple((tuple(operand.shape), operand.stride()) for operand in operands))
-        return function(*args, **(kwargs or {}))
-
-
-def _operands(function, args) -> tuple[torch.Tensor, torch.Tensor] | None:
-    packet = function.overloadpacket
-    if packet in PRODUCTS:
-        left, right = PRODUCTS[packet]
-        return args[left], args[right]
-    if str(packet) == "mkldnn._linear_pointwise":
-        return args[0].flatten(0, -2), args[1].t()
-    return None
-
-
-def replay(products: list[tuple[Shape, Shape]], buffer: torch.Tensor) -> None:
-    """The same products on other numbers, by the routine that the model calls."""
-    for (left, left_stride), (right, right_stride) in products:
-        operands = buffer.as_strided(left, left_stride), buffer.as_strided(right, right_stride)
-        if len(left) == 2:
-            linear(operands[0], operands[1].t())
-        else:
-            torch.bmm(*operands)
-
-
-def operations(products: list[tuple[Shape, Shape]]) -> int:
-    return sum(2 * int(np.prod(left)) * right[-1] for (left, _), (right, _) in products)
-
-
-def largest_operand(products: list[tuple[Shape, Shape]]) -> int:
-    extents = (sum((n - 1) * s for n, s in zip(*operand, strict=True)) + 1 for pair in products for operand in pair)
-    return max(extents)
+# Of a batch at most so many sentences and tokens; how many batches count, even so that each checkout begins as often.
+USUAL = {"tiny": (512, 2048, 10), "small": (512, 2048, 6), "base": (64, 1536, 4)}
 
 
 class Training:
@@ -85,20 +45,19 @@ class Training:
     def __init__(self, options: argparse.Namespace, gradient_checkpointing: bool = False):
         set_seed(0)
         self.tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint("fast-r2d2-tiny"))
-        size = ModelOptions(size=options.size, config_overrides=f"vocab_size={options.vocab_size}")
+        self.overrides = f"vocab_size={options.vocab_size}"
+        if options.config_overrides:
+            self.overrides += "," + options.config_overrides
+        size = ModelOptions(size=options.size, config_overrides=self.overrides)
         self.model = make_model(self.tokenizer, size, gradient_checkpointing)
-        self.optimizer = make_optimizer(self.model, TrainingOptions())
         data = DataOptions(corpus=options.corpus, clean_wikitext=True)
         corpus = encode_corpus(read_texts(data), self.tokenizer, data)
-        self.epochs = PlannedEpochs(
-            corpus, 0, Limits(64, options.tokens), Share(), DataCollatorForFastR2D2(self.tokenizer)
-        )
+        limits = Limits(options.sentences, options.tokens)
+        self.epochs = PlannedEpochs(corpus, 0, limits, Share(), DataCollatorForFastR2D2(self.tokenizer))
 
-    def step(self, batch: dict[str, torch.Tensor]) -> None:
-        self.model(**batch).loss.backward()
-        clip_gradients(self.optimizer, 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+    def fields(self, size: str) -> dict:
+        """Of the configuration, as a worker needs them beside the overrides."""
+        return {**SIZES[size], **task_token_ids(self.tokenizer)}
 
     def batches(self, number: int) -> list[dict[str, torch.Tensor]]:
         """Of the usual length: those whose sentences are nearest to the corpus's mean."""
@@ -108,20 +67,27 @@ class Training:
 
 
 def measure_step(options: argparse.Namespace) -> None:
-    training = Training(options, options.gradient_checkpointing)
-    [batch] = training.batches(1)
-    with ProductRecorder() as recorder:
-        training.step(batch)
-    buffer = torch.randn(largest_operand(recorder.products))
-    times = medians({
-        "step": lambda: training.step(batch), "products": lambda: replay(recorder.products, buffer),
-    }, options.repeats)  # fmt: skip
-    tokens = int(batch["attention_mask"].sum())
-    print(f"step, {options.size} size, {len(batch['input_ids'])} sentences, {tokens} tokens: {times['step']:.2f} s, "
-          f"{tokens / times['step']:,.0f} tokens/s; its bare matrix products {times['products']:.2f} s, "
-          f"{operations(recorder.products) / times['products'] / 1e9:,.0f} GFLOP/s; "
-          f"ratio {times['step'] / times['products']:.3f}")  # fmt: skip
-    measure_preparation(training, times["step"])
+    training = Training(options)
+    batches = training.batches(options.repeats + 1)
+    tokens = [int(batch["attention_mask"].sum()) for batch in batches]
+    window = training.model.config.window_size
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(batches, Path(folder) / "batches.pt")
+        with workers_of(
+            [OWN, *filter(None, [options.against])], fields=training.fields(options.size),
+            overrides=training.overrides, batches=str(Path(folder) / "batches.pt"),
+            gradient_checkpointing=options.gradient_checkpointing,
+        ) as workers:  # fmt: skip
+            for name, worker in workers.items():
+                files = ", ".join(str(Path(file).resolve().relative_to(worker.root)) for file in worker.files)
+                print(f"{name}: imported in {worker.root} {files}")
+            for threads in options.threads:
+                turns = take_turns(workers, len(batches), threads)
+                print(f"\nstep, {options.size} size, window {window}, {threads} threads, {len(turns)} batches of "
+                      f"{min(tokens[1:])} to {max(tokens[1:])} tokens, {len(batches[-1]['input_ids'])} sentences "
+                      f"in the last; medians\n{describe_turns(turns, tokens[1:])}", flush=True)  # fmt: skip
+    own = next(iter(workers))
+    measure_preparation(training, statistics.median(turn[own]["wall"] for turn in turns))
 
 
 def measure_preparation(training: Training, step_seconds: float) -> None:
@@ -175,24 +141,55 @@ def _peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> N
     queue.put((peak - before, peak))
 
 
-def main() -> None:
+def of_size(options: argparse.Namespace, size: str) -> argparse.Namespace:
+    """The options for one of the sizes, with what is usual for it where nothing was said."""
+    sentences, tokens, repeats = USUAL[size]
+    most = torch.get_num_threads()
+    usual = {
+        "sentences": options.sentences or sentences, "tokens": options.tokens or tokens,
+        "repeats": options.repeats or repeats,
+        "threads": options.threads or ([most] if size == "base" else sorted({1, most})),
+    }  # fmt: skip
+    return argparse.Namespace(**vars(options) | usual | {"size": size})
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", nargs="+", required=True, help="text files, one sentence a line")
-    parser.add_argument("--size", default="base", choices=["tiny", "small", "base"])
-    parser.add_argument("--vocab_size", type=int, default=30522, help="of the model; batches use fewer pieces")
-    parser.add_argument("--tokens", type=int, default=1536, help="a batch; memory grows with it")
-    parser.add_argument("--gradient_checkpointing", action="store_true", help="in the step that is timed")
-    parser.add_argument("--only", choices=["step", "memory"])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, help="CPU threads; by default PyTorch's choice")
-    options = parser.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    if options.only in (None, "step"):
-        measure_step(options)
-    if options.only in (None, "memory"):
-        measure_memory(options)
+    add = parser.add_argument
+    add("--corpus", nargs="+", required=True, help="text files, one sentence a line")
+    add("--size", nargs="+", default=["base"], choices=list(SIZES))
+    add("--vocab_size", type=int, default=30522, help="of the model; batches use fewer pieces")
+    add("--config_overrides", help="fields of the configuration, as in window_size=3,parser_dropout_prob=0")
+    add("--sentences", type=int, help="a batch, at most; by default 64 in the base size, 512 in the others")
+    add("--tokens", type=int, help="a batch, at most; memory grows with it; by default 1536 and 2048")
+    add("--gradient_checkpointing", action="store_true", help="in the step that is timed")
+    add("--against", type=Path, help="folder of another checkout of the project, whose steps are timed by turns")
+    add("--only", choices=["step", "memory"])
+    add("--repeats", type=int, help="batches that count; by default 10, 6 and 4 in the tiny, small and base size")
+    add(
+        "--threads",
+        type=int,
+        nargs="+",
+        help="CPU threads; by default PyTorch's choice, in the smaller sizes 1 as well",
+    )
+    options = parser.parse_args(arguments)
+    if options.against:
+        try:
+            check_checkout(options.against)
+        except ValueError as error:
+            parser.error(str(error))
+    return options
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = parse_arguments(arguments)
+    print(f"torch {torch.__version__}, {describe_machine('cpu')}, {describe_products('cpu', torch.float32)}")
+    # Before anything is timed: measuring changes the number of threads.
+    for each in [of_size(options, size) for size in options.size]:
+        if options.only in (None, "step"):
+            measure_step(each)
+        if options.only in (None, "memory"):
+            measure_memory(each)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,16 @@
 
     python examples/speed.py --corpus wikitext2.train.txt.gz --output runs/speed            # a GPU, if there is one
     python examples/speed.py --corpus wikitext2.train.txt.gz --device cpu --sentences 50 --rounds 3
+    python examples/speed.py --corpus ... --sentences 50 --ranges 0 --lengths --batch_sizes 1 2 4 8 16 32 50
 
 All systems have the same hidden size and random weights, run in one process and take turns; times are medians with
-least and most. Two limits stand beside them: the bare matrix products of the same shapes, and the bandwidth of copying.
-Then: one sentence of up to 16,384 tokens, and tokens a second of pretraining. Before anything is timed the reference
-cases are checked; if one is wrong, no table is printed.
+least and most. On a CPU a BERT is timed twice: as torch runs it, and with the matrix products that our models have,
+which is the fair one and comes first. Two limits stand beside: the bare matrix products of the same shapes, and the
+bandwidth of copying. Then: batches of few sentences, one sentence of up to 16,384 tokens, and tokens a second of
+pretraining. Before anything is timed the reference cases are checked; if one is wrong, no table is printed.
 """
 
 import argparse
-import platform
 from pathlib import Path
 
 import torch
@@ -18,12 +19,14 @@ from transformers import AutoTokenizer, set_seed
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, bundled_checkpoint
 from pretraining.options import SIZES
+from timing.batch_sizes import time_batch_sizes
 from timing.check import check_references
 from timing.lengths import LENGTHS, describe_lengths, time_lengths
 from timing.limits import copy_bandwidth
+from timing.machine import describe_machine, describe_products
 from timing.ranges import time_ranges
-from timing.report import table, write
-from timing.systems import DEFAULT_NAMES, NAMES
+from timing.report import describe_batch_sizes, table, write
+from timing.systems import NAMES, default_names
 from timing.training import describe_training, time_training
 from timing.workloads import RANGES, sentences_by_range
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
@@ -33,7 +36,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--corpus", type=Path, nargs="+", required=True, help="text files, a sentence a line")
-    add("--systems", nargs="+", choices=NAMES, default=list(DEFAULT_NAMES))
+    add("--systems", nargs="+", choices=NAMES, help="by default all but the compiled one")
     add("--size", choices=list(SIZES), default="base")
     add("--window_size", type=int, default=4)
     add("--sentences", type=int, default=1000, help="of each range")
@@ -46,10 +49,16 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--cuda_graphs", action="store_true", help="replay recorded launches for small levels")
     add("--threads", type=int, help="CPU threads; by default PyTorch's choice")
     add("--lengths", type=int, nargs="*", default=list(LENGTHS), help="of single sentences; none leaves that out")
+    add("--batch_sizes", type=int, nargs="*", default=[], help="also time one batch of so many sentences, for each")
     add("--training_tokens", type=int, default=0, help="of a pretraining batch; by default that is left out")
     add("--memory", action="store_true", help="also measure peak memory, by one more run of each system")
     add("--output", type=Path, help="folder for speed.json and speed.png")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.systems = options.systems or default_names(options.device)
+    for size in options.batch_sizes:
+        if not 1 <= size <= options.sentences:
+            parser.error(f"--batch_sizes must be from 1 to --sentences, {options.sentences}, got {size}")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -68,26 +77,37 @@ def main(arguments: list[str] | None = None) -> None:
     model = FastR2D2Model(config).eval().to(options.device, dtype)
     copying = copy_bandwidth(options.device)
     batching = f"{options.batch_tokens} tokens a batch" if options.batch_tokens else f"batches of {options.batch_size}"
-    machine = f"{_machine(options.device)}, {str(dtype).removeprefix('torch.')}"
+    machine = f"{describe_machine(options.device)}, {str(dtype).removeprefix('torch.')}"
+    workload = f"{options.size} size, {options.sentences} sentences, {batching}"
     results = {
-        "title": f"{machine}, {options.size} size, {options.sentences} sentences, {batching}",
-        "torch": torch.__version__, "copy_bytes_per_second": copying, "ranges": [], "lengths": [], "training": None,
+        "title": f"{machine}, {workload}; {describe_products(options.device, dtype)}",
+        "torch": torch.__version__, "copy_bytes_per_second": copying, "ranges": [], "batch_sizes": [], "lengths": [],
+        "training": None,
     }  # fmt: skip
     print(f"{results['title']}; copying {copying / 1e9:.1f} GB/s", flush=True)
     for rows in time_ranges(options, sentences, model) if options.ranges else ():
         results["ranges"] += rows
         save(results, options)
         print("\n" + table(rows), flush=True)
+    first = next(iter(sentences.values()))
+    for row in time_batch_sizes(options, first, model):
+        results["batch_sizes"].append(row)
+        save(results, options)
     for row in time_lengths(options, model):
         results["lengths"].append(row)
         save(results, options)
     if options.training_tokens:
-        results["training"] = time_training(options, config, next(iter(sentences.values())), dtype)
+        results["training"] = time_training(options, config, first, dtype)
         save(results, options)
-    tables = table(results["ranges"]) if results["ranges"] else "", describe_lengths(results["lengths"])
-    print("\n" + "\n\n".join(filter(None, [results["title"], *tables])))
-    if results["training"]:
-        print(describe_training(results["training"]))
+    print("\n" + describe(results))
+
+
+def describe(results: dict) -> str:
+    """The tables of all parts that were measured."""
+    parts = {"ranges": table, "batch_sizes": describe_batch_sizes, "lengths": describe_lengths}
+    parts["training"] = describe_training
+    parts = [describe_part(results[part]) for part, describe_part in parts.items() if results[part]]
+    return "\n\n".join([results["title"], *parts])
 
 
 def read_workload(options: argparse.Namespace) -> dict[tuple[int, int], list[list[int]]]:
@@ -101,15 +121,6 @@ def save(results: dict, options: argparse.Namespace) -> None:
     """After every part, so that a run that is stopped leaves what it measured."""
     if options.output:
         write(results, options.output)
-
-
-def _machine(device: str) -> str:
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name()
-    info = Path("/proc/cpuinfo")  # on Linux
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return f"{names[0] if names else platform.machine()}, {torch.get_num_threads()} threads"
 
 
 if __name__ == "__main__":

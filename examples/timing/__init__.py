@@ -1,1 +1,1 @@
-"""The parts of `speed.py`."""
+"""The parts of `speed.py` and `benchmark_training.py`."""

@@ -1,6 +1,7 @@
 """Nothing is timed before its outputs are right."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -8,7 +9,7 @@ from safetensors.torch import load_file
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
-from timing.systems import Batch, pad
+from timing.systems import Batch, System, pad
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
 # Largest distance of root vectors, relative to their norm: from the reference's, and of a batch's from single ones.
@@ -62,6 +63,20 @@ def check_batching(model: FastR2D2Model, batch: Batch) -> None:
     distance = (distances.max() if model.dtype == torch.float32 else distances.median()).item()
     if not distance < TOLERANCES[model.dtype][1]:
         raise ValueError(f"root vectors depend on the batch, by {distance:.1e}; no times are given")
+
+
+def check_same(systems: Sequence[System], inputs: dict[str, torch.Tensor], dtype: torch.dtype) -> None:
+    """Systems that differ in their products alone have equal outputs.
+
+    Raises:
+        ValueError: naming the one that has not.
+    """
+    for system in systems:
+        if system.same_as is not None:
+            ours, expected = system.run(inputs).float(), system.same_as(inputs).float()
+            distance = ((ours - expected).norm() / expected.norm()).item()
+            if not distance < TOLERANCES[dtype][1]:
+                raise ValueError(f"{system.name} is not the BERT it should be, by {distance:.1e}; no times are given")
 
 
 def _inputs(case: dict, device: str) -> dict[str, torch.Tensor]:

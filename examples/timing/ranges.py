@@ -8,11 +8,11 @@ import torch
 from tqdm import tqdm
 
 from modeling_fast_r2d2 import FastR2D2Model
-from timing.check import check_batching
-from timing.clock import peak_memory, take_turns
+from timing.check import check_batching, check_same
+from timing.clock import Time, peak_memory, take_turns
 from timing.limits import Products, charts_of, compositions_of
 from timing.report import row_of
-from timing.systems import Batch, System, make_systems, pad
+from timing.systems import BERT, FAIR_BERT, Batch, System, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of
 
 PRODUCTS = "products of "  # a system's name: a row that is its limit
@@ -25,7 +25,9 @@ def time_ranges(
 ) -> Iterator[list[dict]]:
     """The rows of one range after another; all systems share a process and take turns."""
     systems = make_systems(options.systems, model)
-    check_batching(model, next(iter(sentences.values()))[:8])
+    first = next(iter(sentences.values()))[:8]
+    check_batching(model, first)
+    check_same(systems, pad(first, options.device), model.dtype)
     for (low, high), rows_of_ids in sentences.items():
         yield _time_range(options, f"{low}-{high - 1}", rows_of_ids, systems, model)
 
@@ -35,26 +37,28 @@ def _time_range(
 ) -> list[dict]:
     batches = {sorts: make_batches(options, sentences, sorts) for sorts in (False, True)}
     padded = {sorts: [pad(batch, options.device) for batch in parts] for sorts, parts in batches.items()}
-    functions = {system.name: partial(_run_all, system, padded[system.sorts]) for system in systems}
+    functions = {system.name: partial(run_all, system, padded[system.sorts]) for system in systems}
     limits, operations = limits_of(model, functions, batches[False])
     functions |= limits
     with tqdm(total=len(functions) * (options.rounds + 1), desc=f"{name} tokens", leave=False) as bar:
         times = take_turns(functions, options.rounds, options.device, lambda _: bar.update())
     tokens, rows = sum(map(len, sentences)), []
     for system, time in times.items():
-        more = {}
-        if "BERT-12L" in times and not system.startswith(PRODUCTS):
-            more["times_bert"] = time.median / times["BERT-12L"].median
-        if PRODUCTS + system in times:
-            more["times_products"] = time.median / times[PRODUCTS + system].median
-        if PRODUCTS + system + AS_THEY_LIE in times:
-            more["times_products_as_they_lie"] = time.median / times[PRODUCTS + system + AS_THEY_LIE].median
+        more = ratios_of(system, times)
         if system in operations:
             more["operations_per_second"] = operations[system] / time.median
         if options.memory:
             more["peak_bytes"] = peak_memory(functions[system], options.device)
         rows.append(row_of(system, name, tokens, time, **more))
     return rows
+
+
+def ratios_of(system: str, times: dict[str, Time]) -> dict[str, float]:
+    """How many times the seconds of what a system is compared with, as far as that was timed, too."""
+    others = {"times_products": PRODUCTS + system, "times_products_as_they_lie": PRODUCTS + system + AS_THEY_LIE}
+    if not system.startswith(PRODUCTS):
+        others = {"times_fair_bert": FAIR_BERT, "times_bert": BERT} | others
+    return {name: times[system].median / times[other].median for name, other in others.items() if other in times}
 
 
 def limits_of(model: FastR2D2Model, names, batches: list[Batch]) -> tuple[dict, dict[str, int]]:
@@ -79,7 +83,7 @@ def make_batches(options: argparse.Namespace, sentences: Batch, sorts: bool) -> 
     return list(batches_of(sorted(sentences, key=len) if sorts else sentences, options.batch_size))
 
 
-def _run_all(system: System, batches: list[dict[str, torch.Tensor]]) -> None:
+def run_all(system: System, batches: list[dict[str, torch.Tensor]]) -> None:
     for batch in batches:
         system.run(batch)
 

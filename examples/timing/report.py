@@ -1,18 +1,22 @@
-"""The table of a run: text, JSON, a plot."""
+"""The tables of a run: text, JSON, a plot."""
 
 import json
+import textwrap
+from functools import partial
 from pathlib import Path
 
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from timing.clock import Time
+from timing.systems import FAIR_BERT
 
 
 def table(rows: list[dict]) -> str:
-    """A row a system, a column a range: seconds with their spread, times the first system's, peak memory."""
+    """A row per system, a column per range: seconds with their spread, how many times those of the fair BERT, of BERT
+    as torch runs it and of the bare products, peak memory."""
     ranges = list(dict.fromkeys(row["range"] for row in rows))
     systems = list(dict.fromkeys(row["system"] for row in rows))
     cells = {(row["system"], row["range"]): row for row in rows}
-    head = ["seconds (least to most)", *ranges]
+    head = ["seconds (least to most)" + _which_is_fair(rows), *ranges]
     body = [[name, *(_cell(cells.get((name, bounds))) for bounds in ranges)] for name in systems]
     return as_markdown([head, *body])
 
@@ -21,8 +25,7 @@ def _cell(row: dict | None) -> str:
     if row is None:
         return "–"
     text = f"{row['seconds']:.2f} ({row['least']:.2f} to {row['most']:.2f})"
-    if row.get("times_bert"):
-        text += f", {row['times_bert']:.2f} x"
+    text += _to_berts(row)
     if row.get("times_products"):
         text += f", {row['times_products']:.2f} x products"
     if row.get("times_products_as_they_lie"):
@@ -30,6 +33,28 @@ def _cell(row: dict | None) -> str:
     if row.get("peak_bytes"):
         text += f", {row['peak_bytes'] / 2**30:.2f} GiB"
     return text
+
+
+def describe_batch_sizes(rows: list[dict]) -> str:
+    """A row per system, a column per size: milliseconds of a batch with their spread, and the ratios to both BERTs."""
+    sizes = list(dict.fromkeys(row["batch_size"] for row in rows))
+    head = ["milliseconds of a batch (least to most), by its sentences" + _which_is_fair(rows), *map(str, sizes)]
+    body: dict[str, list[str]] = {}
+    for row in rows:
+        median, least, most = (1000 * row[what] for what in ("seconds", "least", "most"))
+        cell = f"{median:.0f} ({least:.0f} to {most:.0f}){_to_berts(row)}"
+        body.setdefault(row["system"], [row["system"]]).append(cell)
+    return as_markdown([head, *body.values()])
+
+
+def _which_is_fair(rows: list[dict]) -> str:
+    return f"; the fair BERT is {FAIR_BERT}" if any("times_fair_bert" in row for row in rows) else ""
+
+
+def _to_berts(row: dict) -> str:
+    """The fair ratio first."""
+    names = {"times_fair_bert": "fair BERT", "times_bert": "BERT"}
+    return "".join(f", {row[name]:.2f} x {what}" for name, what in names.items() if name in row)
 
 
 def row_of(system: str, bounds: str, tokens: int, time: Time, **more) -> dict:
@@ -45,24 +70,24 @@ def write(results: dict, folder: Path) -> None:
 
 
 def plot(results: dict, path: Path) -> None:
-    """Seconds by range; seconds and memory of one sentence by its length."""
+    """Seconds by range; of a batch by its sentences; seconds and memory of one sentence by its length."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    panels = 3 if results["lengths"] else 1
-    figure, axes = pyplot.subplots(1, panels, figsize=(8 + 4 * (panels - 1), 4.8), squeeze=False, layout="constrained")
-    ranges, *by_length = axes[0]
-    figure.suptitle(results["title"])
-    _plot_ranges(ranges, results["ranges"])
-    quantities = (("seconds", 1, "seconds"), ("peak_bytes", 2**30, "GiB"))
-    for axes, (what, scale, label) in zip(by_length, quantities, strict=False):
-        for shape in dict.fromkeys(row["shape"] for row in results["lengths"]):
-            rows = [row for row in results["lengths"] if row["shape"] == shape]
-            axes.plot([row["tokens"] for row in rows], [row[what] / scale for row in rows], marker="o", label=shape)
-        axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel=label, title="one sentence, along its tree")
-        axes.legend(fontsize="small")
+    parts = [(_plot_ranges, results["ranges"])]
+    if results["batch_sizes"]:
+        parts.append((_plot_batch_sizes, results["batch_sizes"]))
+    if results["lengths"]:
+        parts += [(partial(_plot_lengths, what=what), results["lengths"]) for what in ("seconds", "peak_bytes")]
+    size = 8 + 4 * (len(parts) - 1), 4.8
+    colors = matplotlib.colormaps["tab20"].colors  # ten strong ones, each beside its pale twin
+    figure, axes = pyplot.subplots(1, len(parts), figsize=size, squeeze=False, layout="constrained")
+    figure.suptitle(textwrap.fill(results["title"], 90 + 50 * (len(parts) - 1)), fontsize="medium")
+    for (plot_part, rows), panel in zip(parts, axes[0], strict=True):
+        panel.set_prop_cycle(color=[*colors[::2], *colors[1::2]])
+        plot_part(panel, rows)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
@@ -80,3 +105,24 @@ def _plot_ranges(axes, rows: list[dict]) -> None:
     axes.set(yscale="log", xlabel="tokens of a sentence", ylabel="seconds", title="encoding a set of sentences")
     if rows:
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _plot_batch_sizes(axes, rows: list[dict]) -> None:
+    for system in dict.fromkeys(row["system"] for row in rows):
+        of_system = [row for row in rows if row["system"] == system]
+        sizes, seconds = ([row[what] for row in of_system] for what in ("batch_size", "seconds"))
+        axes.plot(sizes, seconds, marker="o", linestyle="--" if system.startswith("BERT") else "-", label=system)
+    axes.set(xscale="log", yscale="log", xlabel="sentences", ylabel="seconds", title="one batch, by its sentences")
+    sizes = sorted({row["batch_size"] for row in rows})
+    axes.set_xticks(sizes, list(map(str, sizes)), minor=False)
+    axes.set_xticks([], minor=True)
+    axes.legend(fontsize="small")
+
+
+def _plot_lengths(axes, rows: list[dict], what: str) -> None:
+    scale, label = {"seconds": (1, "seconds"), "peak_bytes": (2**30, "GiB")}[what]
+    for shape in dict.fromkeys(row["shape"] for row in rows):
+        of_shape = [row for row in rows if row["shape"] == shape]
+        axes.plot([row["tokens"] for row in of_shape], [row[what] / scale for row in of_shape], marker="o", label=shape)
+    axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel=label, title="one sentence, along its tree")
+    axes.legend(fontsize="small")

@@ -1,6 +1,7 @@
 """The speed table: what it times, and that it times nothing that is wrong."""
 
 import json
+import re
 import shutil
 import time
 
@@ -14,12 +15,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint, products
-from timing import check, clock, limits
+from timing import batch_sizes, check, clock, limits
+from timing.batch_sizes import MOST, full_batches
+from timing.bert import make_bert, on_our_products
+from timing.check import TOLERANCES
 from timing.lengths import describe_lengths
 from timing.limits import Products, charts_of, compositions_of
+from timing.machine import Names, describe_machine, describe_products
 from timing.ranges import AS_THEY_LIE
 from timing.report import plot, table
-from timing.systems import DEFAULT_NAMES, make_systems, pad
+from timing.systems import DEFAULT_NAMES, FAIR_BERT, System, default_names, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
 
 LINES = ["the old man bought a new car last year and drove it to the river", "a cat sat", "it rained all day"] * 40
@@ -50,6 +55,55 @@ def test_every_system_encodes_the_batch(tiny_config):
     batch = [[5, 6, 7, 8], [9, 10], [11, 12, 13]]
     for system in make_systems(DEFAULT_NAMES, FastR2D2Model(tiny_config).eval()):
         assert len(system.run(pad(batch, "cpu"))) == 3 and system.sorts == system.name.endswith("sorted")
+
+
+@pytest.mark.parametrize("least", [1, 1e12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, monkeypatch):
+    """Whether its products are large enough for oneDNN or not."""
+    monkeypatch.setattr(products, "LEAST", least)
+    plain = make_bert(3, FastR2D2Model(tiny_config).to(dtype))
+    fair = on_our_products(plain)
+    inputs = pad([list(range(20, 29)), [30, 31]], "cpu")
+    with torch.inference_mode(), Names() as of_plain:
+        expected = plain(**inputs).last_hidden_state
+    with torch.inference_mode(), Names() as of_fair:
+        ours = fair(**inputs).last_hidden_state
+    is_real = inputs["attention_mask"].bool()
+    assert (ours - expected)[is_real].norm() < TOLERANCES[dtype][1] * expected[is_real].norm()
+    assert {id(weight) for weight in fair.parameters()} == {id(weight) for weight in plain.parameters()}
+    assert of_plain.called.count("mkldnn._linear_pointwise.default") == 0
+    linears = 6 * 3 * tiny_config.num_hidden_layers
+    is_served = least == 1 and products._has_onednn(dtype)
+    assert of_fair.called.count("mkldnn._linear_pointwise.default") == (linears if is_served else 0)
+    assert of_fair.called.count("aten.gelu.default") == (0 if is_served else of_plain.called.count("aten.gelu.default"))
+
+
+def test_a_fair_bert_that_is_another_bert_stops_before_any_time_is_taken(tiny_config):
+    [fair] = make_systems([FAIR_BERT], FastR2D2Model(tiny_config).eval())
+    inputs = pad([[5, 6, 7], [8, 9]], "cpu")
+    with torch.inference_mode():
+        check.check_same([fair], inputs, torch.float32)
+        wrong = System(FAIR_BERT, lambda batch: 1.001 * fair.run(batch), same_as=fair.same_as)
+        with pytest.raises(ValueError, match="BERT-12L, our products is not the BERT it should be, by 1.0e-03"):
+            check.check_same([wrong], inputs, torch.float32)
+
+
+def test_the_machine_names_its_processor_and_the_libraries_of_both_products():
+    assert f"{torch.get_num_threads()} threads" in describe_machine("cpu")
+    text = describe_products("cpu", torch.float32)
+    assert re.fullmatch("products: torch's by .+, ours.+", text)
+    assert ("oneDNN" in text) == products._has_onednn(torch.float32)
+    blas = re.findall(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    assert not blas or blas[0].lower() in text.lower()
+
+
+def test_batches_of_a_size_are_full():
+    sentences = [[number] for number in range(20)]
+    assert full_batches(sentences, 3) == [sentences[3 * number : 3 * number + 3] for number in range(6)]
+    assert len(full_batches(sentences, 1)) == MOST and full_batches(sentences, 20) == [sentences]
+    with pytest.raises(ValueError, match="from 1 to --sentences, 20, got 21"):
+        full_batches(sentences, 21)
 
 
 def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
@@ -146,7 +200,12 @@ def test_the_table_and_its_files(tmp_path, capsys):
     assert rows["BERT-12L"]["times_bert"] == 1 and rows["Fast-R2D2"]["times_products"] > 0
     assert {row["shape"] for row in results["lengths"]} == {"balanced", "random", "chain"}
     assert (tmp_path / "out" / "speed.png").read_bytes().startswith(b"\x89PNG")
-    assert table(results["ranges"]).count("\n") == 12
+    assert table(results["ranges"]).count("\n") == 14
+    assert rows[FAIR_BERT]["times_fair_bert"] == 1 and rows["Fast-R2D2*"]["times_fair_bert"] > 0
+    assert f"the fair BERT is {FAIR_BERT} |" in out and re.search(
+        r"\d x fair BERT, [\d.]+ x BERT, [\d.]+ x products", out
+    )
+    assert results["batch_sizes"] == [] and "of a batch" not in out
     assert results["training"]["tokens"] <= 20 and "tokens/s" in out
     plot(results, tmp_path / "again.png")
 
@@ -157,6 +216,29 @@ def test_nothing_but_one_sentence(tmp_path, capsys):
     speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])
     out = capsys.readouterr().out
     assert "BERT" not in out and "least to most" not in out and "balanced tree, s by tokens: 16: " in out
+
+
+def test_batches_of_few_sentences(tmp_path, capsys):
+    (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
+    command = ["--corpus", str(tmp_path / "corpus.txt"), "--output", str(tmp_path / "out")]
+    options = "--size tiny --device cpu --sentences 4 --rounds 1 --ranges --lengths --batch_sizes 1 4".split()
+    speed.main([*command, *options])
+    rows = json.loads((tmp_path / "out" / "speed.json").read_text())["batch_sizes"]
+    assert [(row["system"], row["batch_size"], row["batches"]) for row in rows] == [
+        (system, size, number) for size, number in ((1, 4), (4, 1)) for system in batch_sizes.SYSTEMS
+    ]
+    assert all(0 < row["least"] <= row["seconds"] <= row["most"] for row in rows)
+    assert all(row["times_fair_bert"] == 1 for row in rows if row["system"] == FAIR_BERT)
+    out = capsys.readouterr().out
+    assert f"by its sentences; the fair BERT is {FAIR_BERT} | 1 | 4 |" in out and "balanced" not in out
+    with pytest.raises(SystemExit):
+        speed.main([*command, *options[:-1], "5"])
+    assert "--batch_sizes must be from 1 to --sentences, 4, got 5" in capsys.readouterr().err
+
+
+def test_on_a_gpu_no_bert_has_other_products():
+    assert set(DEFAULT_NAMES) - set(default_names("cuda")) == {FAIR_BERT, "BERT-4L, our products"}
+    assert default_names("cpu") == list(DEFAULT_NAMES)
 
 
 def test_a_straight_line_is_found():
