@@ -55,12 +55,14 @@ def _score_then_build(table: NodeTable, left: Tensor, right: Tensor, noise: floa
     cells, count = left.shape
     first = torch.arange(0, cells * count, count, device=left.device)
     vectors = composition.parent(constants, children.select(first + chosen) if count > 1 else children)
-    if count > 1 and weights.requires_grad:
+    if weights.requires_grad:  # also of a single candidate: some processes' batches may have no others
         numbers = torch.arange(count - 1, device=left.device)
         others = numbers + (numbers >= chosen[:, None])  # (cells, count - 1)
-        with torch.no_grad():
-            passed_over = composition.parent(constants, children.select((first[:, None] + others).flatten()))
-        passed_over = passed_over.view(cells, count - 1, -1)
+        passed_over = vectors.new_empty(0, vectors.shape[1])
+        if count > 1:
+            with torch.no_grad():
+                passed_over = composition.parent(constants, children.select((first[:, None] + others).flatten()))
+        passed_over = passed_over.view(cells, count - 1, vectors.shape[1])
         vectors = _GradientOfChoice.apply(vectors, weights, passed_over, chosen[:, None], others)
     log_prob = (weights * candidates).sum(-1)
     return EncodedCells(vectors, log_prob, chosen, step.view(left.shape), candidates)

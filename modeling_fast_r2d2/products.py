@@ -126,15 +126,15 @@ class _Linear(torch.autograd.Function):
         of_inputs, of_weight, of_bias = context.needs_input_grad
         return (
             linear(gradient, weight.t()) if of_inputs else None,
-            _weight_gradient(gradient, inputs) if of_weight else None,
+            weight_gradient(gradient, inputs) if of_weight else None,
             gradient.sum(0) if of_bias else None,
         )
 
 
-def _weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
+def weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
     """``gradient.t() @ inputs``. oneDNN lays both operands out anew, which a small weight does not make up for."""
     is_small = gradient.shape[1] * inputs.shape[1] < LARGE
     return gradient.t() @ inputs if is_small else linear(gradient.t(), inputs.t())
 
 
-__all__ = ["apply_linear", "is_plain", "is_watched", "linear", "packed_weights"]
+__all__ = ["apply_linear", "is_plain", "is_watched", "linear", "packed_weights", "weight_gradient"]

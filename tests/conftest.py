@@ -1,19 +1,21 @@
 """Tiny models, built once."""
 
+import copy
+
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from transformers import set_seed
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 
-# How long an example takes is for benchmarks.
-settings.register_profile("untimed", deadline=None)
+# How long an example takes is for benchmarks; examples that share a fixture may, since they do not change it.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
-def tiny_config() -> FastR2D2Config:
+def _tiny_config() -> FastR2D2Config:
     return FastR2D2Config(
         vocab_size=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32,
         window_size=3, parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=2,
@@ -21,11 +23,17 @@ def tiny_config() -> FastR2D2Config:
     )  # fmt: skip
 
 
+@pytest.fixture
+def tiny_config(_tiny_config) -> FastR2D2Config:
+    """A test's own, to be changed at will."""
+    return copy.deepcopy(_tiny_config)
+
+
 @pytest.fixture(scope="session")
-def tiny_model(tiny_config) -> FastR2D2ForPreTraining:
+def tiny_model(_tiny_config) -> FastR2D2ForPreTraining:
     """In evaluation mode; not to be changed."""
     set_seed(0)
-    return FastR2D2ForPreTraining(tiny_config).eval()
+    return FastR2D2ForPreTraining(copy.deepcopy(_tiny_config)).eval()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from modeling_fast_r2d2.products import linear
+from modeling_fast_r2d2.products import linear, weight_gradient
 from timing.recorder import Product
 
 
@@ -13,7 +13,9 @@ def replay(products: Iterable[Product], buffer: torch.Tensor) -> None:
     """The same products on other numbers, by the routine that the model calls."""
     for (left, left_stride), (right, right_stride) in products:
         operands = buffer.as_strided(left, left_stride), buffer.as_strided(right, right_stride)
-        if len(left) == 2:
+        if len(left) == 2 and left_stride[0] == 1 < left[0]:  # transposed, as only in the gradient of a weight
+            weight_gradient(operands[0].t(), operands[1])
+        elif len(left) == 2:
             linear(operands[0], operands[1].t())
         else:
             torch.bmm(*operands)

@@ -119,9 +119,9 @@ def head_of(folder: Path):
 
 
 def test_losses_without_weight_are_not_there(checkpoint, glue, tmp_path, monkeypatch):
-    import modeling_fast_r2d2.modeling_fast_r2d2 as modeling
+    from modeling_fast_r2d2.objectives import LanguageModelHead
 
-    monkeypatch.setattr(modeling, "language_model_loss", None)  # may not be called
+    monkeypatch.setattr(LanguageModelHead, "loss", None)  # may not be called
     weights = ["--lm_loss_weight", "0", "--tree_loss_weight", "0.5", "--max_train_samples", "32"]
     result = run(checkpoint, glue, tmp_path, *weights, "--num_train_epochs", "1")[0]
     assert result["loss_weights"] == {"forced": 1, "chart": 1, "lm": 0, "tree": 0.5}

@@ -117,13 +117,13 @@ def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
             model(**pad(batch, "cpu"), encoding=encoding)
         handle.remove()
         levels = compositions_of(charts_of(model, batches, encoding))
-        assert [len(left) for left in made] == levels
+        assert [children.shape[1] for children in made] == levels
         constants = model.composition.prepare(model.embeddings.weight[:tasks])
         with FlopCounterMode(display=False) as of_products:
             bare.of_levels(levels, tasks)()
         with FlopCounterMode(display=False) as of_model:
-            for left in made:
-                model.composition.stack(constants, left, left)
+            for children in made:
+                model.composition.stack(constants, children)
         assert of_products.get_total_flops() == bare.operations(levels, tasks) == of_model.get_total_flops()
 
 
