@@ -4,7 +4,7 @@ from pathlib import Path
 
 from .alignment import align
 from .labelled_trees import Constituent, LabelledTree, from_spans, parse_brackets
-from .metrics import Scores, inner_spans, proper_noun_chunks, score_trees
+from .metrics import Scores, chain_shares, inner_spans, proper_noun_chunks, score_trees
 from .treebanks import Preprocessing, read_predicted_trees, read_treebank
 
 UNLABELED_F1 = str(Path(__file__).with_name("unlabeled_f1.py"))  # for evaluate.load
@@ -16,6 +16,7 @@ __all__ = [
     "Preprocessing",
     "Scores",
     "align",
+    "chain_shares",
     "from_spans",
     "inner_spans",
     "parse_brackets",

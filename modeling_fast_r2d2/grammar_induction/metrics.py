@@ -1,7 +1,7 @@
 """Unlabeled F1 of trees against gold trees, in the convention of the field and strictly, and recall by label."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -132,6 +132,22 @@ def score_trees(
 def inner_spans(tree: LabelledTree) -> frozenset[Span]:
     """All spans but that of the whole sentence."""
     return tree.spans - {(0, tree.num_leaves - 1)}
+
+
+def chain_shares(trees: Iterable[LabelledTree]) -> tuple[float, float]:
+    """How much of some trees is a chain: of all spans but single words and whole sentences, taken together, the share
+    that ends with a sentence's last word, and the share that begins with its first.
+
+    A chain to the right has ``(1.0, 0.0)``, one to the left ``(0.0, 1.0)``. Binary trees split uniformly at random have
+    about as much of both. Neither says whether trees are good, but a model on its way into a chain shows it here first.
+
+    Returns:
+        Right and left share, 0 ... 1; NaN twice where no tree has such a span.
+    """
+    spans = [(first, last == tree.num_leaves - 1) for tree in trees for first, last in inner_spans(tree)]
+    if not spans:
+        return float("nan"), float("nan")
+    return sum(is_last for _, is_last in spans) / len(spans), sum(first == 0 for first, _ in spans) / len(spans)
 
 
 def proper_noun_chunks(tree: LabelledTree, tags: frozenset[str] = PROPER_NOUN_TAGS) -> set[Span]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from modeling_fast_r2d2.grammar_induction import (
     LabelledTree,
     align,
+    chain_shares,
     from_spans,
     inner_spans,
     parse_brackets,
@@ -180,3 +181,13 @@ def test_baselines_are_what_they_say():
     assert len(shares) == 5 and baseline_trees([four], "random", 3) == baseline_trees([four], "random", 3)
     with pytest.raises(ValueError, match="a baseline must be one of"):
         baseline_trees([four], "upwards")
+
+
+def test_chains_are_told_by_how_many_spans_reach_an_end():
+    five = [from_spans("abcde", [])]
+    assert chain_shares(baseline_trees(five, "right")) == (1.0, 0.0)
+    assert chain_shares(baseline_trees(five, "left")) == (0.0, 1.0)
+    mixed = from_spans("abcde", [(0, 4), (0, 1), (2, 4), (2, 3)])  # the whole sentence does not count
+    assert chain_shares([mixed]) == pytest.approx((1 / 3, 1 / 3))
+    assert chain_shares([mixed, *baseline_trees(five, "right")]) == pytest.approx((4 / 6, 1 / 6))
+    assert all(math.isnan(share) for share in chain_shares([from_spans("ab", [(0, 1)])]))
