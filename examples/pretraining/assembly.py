@@ -17,8 +17,9 @@ from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
 from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
+from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus
 from pretraining.display import Display
-from pretraining.evaluation import Evaluation, TreebankScorer, read_gold_trees, unigram_figures
+from pretraining.evaluation import Evaluation, read_gold_trees, unigram_figures
 from pretraining.loop import Run
 from pretraining.models import begin_with_frequencies, make_model, make_tokenizer
 from pretraining.optimisation import make_optimizer, make_schedule
@@ -27,18 +28,21 @@ from pretraining.progress import Progress
 from pretraining.run_folder import begin, begun_tokenizer, check_folder
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
+from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, read_sentences
 
 
 @dataclass(frozen=True)
 class Data:
-    """``corpus`` is None when streaming; ``validation`` holds features and texts of the same sentences."""
+    """``corpus`` is None when streaming; ``validation`` holds features and texts of the same sentences; ``counts`` are
+    those of units in the text, None where nothing asks for them."""
 
     texts: Dataset | IterableDataset
     tokenizer: PreTrainedTokenizerBase
     corpus: Corpus | None
     validation: list[dict]
     validation_texts: list[str]
+    counts: UnitCounts | None
 
 
 def make_accelerator(options: Options) -> Accelerator:
@@ -72,9 +76,24 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
             make_gold_trees(options.data)
             begin(folder, settings, tokenizer)
+        counts = read_counts(folder, texts, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
         raise ValueError(f"{folder} is not seen by all machines; --output must be on a disk that they share")
-    return Data(texts, tokenizer, corpus, *validation)
+    return Data(texts, tokenizer, corpus, *validation, counts)
+
+
+def read_counts(
+    folder: Path, texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
+) -> UnitCounts | None:
+    """Of the run's folder; where they are not there yet the main process puts them there. None if nobody asks."""
+    if not options.data.treebank:
+        return None
+    counts = UnitCounts.load(folder) if folder.exists() else None
+    if counts is None:
+        counts = count_corpus(texts, tokenizer, options.data)
+        if is_main:
+            counts.save(folder)
+    return counts
 
 
 def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
@@ -118,10 +137,10 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
     if data.corpus is not None and not options.model.model:
         begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
-    gold = make_gold_trees(options.data)
+    teacher = make_teacher(data, options, accelerator)
     evaluation = Evaluation(
         accelerator, model, data.tokenizer, limits, data.validation, texts_to_draw(data, options),
-        TreebankScorer(gold, model, data.tokenizer) if gold else None, Path(output.output) / "trees.txt",
+        make_scorer(data, options, model, teacher), Path(output.output) / "trees.txt",
     )  # fmt: skip
     epochs = make_epochs(options, accelerator, data, limits)
     num_steps = training.max_steps or training.epochs * len(epochs.plan(0))
@@ -154,6 +173,16 @@ def compare_with_unigrams(data: Data) -> dict[str, float]:
     size = len(data.tokenizer)
     validation = np.concatenate([feature["input_ids"] for feature in data.validation])
     return unigram_figures(data.corpus.count_tokens(size), np.bincount(validation, minlength=size))
+
+
+def make_teacher(data: Data, options: Options, accelerator: Accelerator) -> CountTeacher | None:
+    return CountTeacher(data.counts, options.data.counts_skew, accelerator.device) if data.counts else None
+
+
+def make_scorer(data: Data, options: Options, model, teacher: CountTeacher | None) -> TreebankScorer | None:
+    gold = make_gold_trees(options.data)
+    number, tokens = options.data.treebank_sentences, options.training.tokens_per_batch
+    return TreebankScorer(gold, model, data.tokenizer, teacher, number, tokens) if gold else None
 
 
 def make_gold_trees(data: DataOptions) -> list[LabelledTree]:

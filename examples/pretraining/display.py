@@ -8,9 +8,11 @@ NAMES = {
     "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}", "tokens_per_second": "{:,.0f} tokens/s",
     "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
     "left_out": "{:,} too long",
-    "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}", "f1": "F1 {:.1f}",
+    "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",
 }  # fmt: skip
 RARE = ("skipped", "left_out")
+TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}  # suffixes of figures
+SHARES = {"right_share": "R", "left_share": "L"}
 
 
 class Display:
@@ -35,7 +37,8 @@ class Display:
             self.bar.set_postfix_str(described(figures))
 
     def evaluation(self, figures: dict) -> None:
-        self.say(f"step {figures['step']:,}: {described(figures)}")
+        parts = [described(figures), *described_trees(figures)]
+        self.say(f"step {figures['step']:,}: {'; '.join(filter(None, parts))}")
 
     def say(self, text: str) -> None:
         if self.is_shown:
@@ -50,3 +53,18 @@ def described(figures: dict[str, float]) -> str:
     """The figures that have a name here, in its order; what is zero and only a warning is left out."""
     known = [(name, form) for name, form in NAMES.items() if name in figures and (name not in RARE or figures[name])]
     return ", ".join(form.format(figures[name]) for name, form in known)
+
+
+def described_trees(figures: dict[str, float]) -> list[str]:
+    """F1, recall by label, and the shares of spans that reach the sentence's end (R) and begin (L), of each kind of
+    trees there is."""
+    kinds = []
+    for suffix, whose in TREES.items():
+        if "f1" + suffix in figures:
+            recalls = [f"{name.partition('_')[0]} {value:.0f}" for name, value in figures.items()
+                       if name.endswith("_recall" + suffix)]  # fmt: skip
+            shares = [
+                f"{short} {figures[name + suffix]:.2f}" for name, short in SHARES.items() if name + suffix in figures
+            ]
+            kinds.append(f"{whose}: F1 {figures['f1' + suffix]:.1f} ({' '.join(recalls + shares)})")
+    return kinds

@@ -1,4 +1,4 @@
-"""What is looked at while training: validation losses, F1 against a treebank, drawn trees."""
+"""What is looked at while training: validation losses, trees against a treebank, drawn trees."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +10,10 @@ from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank, score_trees
-from modeling_fast_r2d2.grammar_induction.systems import model_trees
+from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.tree_parser import TreeParser
 from pretraining.batches import Limits, cut
+from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 
@@ -53,7 +53,7 @@ class Evaluation:
     limits: Limits
     validation: list[dict]
     texts_to_draw: list[str]
-    scorer: "TreebankScorer | None"
+    scorer: TreebankScorer | None
     drawings: Path
 
     def __call__(self, step: int) -> dict[str, float]:
@@ -63,7 +63,7 @@ class Evaluation:
             collate = DataCollatorForFastR2D2(self.tokenizer)
             figures = validation_losses(self.accelerator, self.model, self.validation, collate, self.limits)
         if self.scorer:
-            figures["f1"] = self.scorer()
+            figures |= self.scorer()
         if self.texts_to_draw and self.accelerator.is_main_process:
             with open(self.drawings, "a", encoding="utf-8") as file:
                 file.write(f"== step {step}\n\n{draw_trees(self.model, self.tokenizer, self.texts_to_draw)}\n\n")
@@ -85,16 +85,6 @@ def read_gold_trees(path: str, split: str | None = None, half: str | None = None
     if not trees:
         raise ValueError(f"{path} has no tree of two or more words to score")
     return trees
-
-
-class TreebankScorer:
-    """Sentence F1 of the parser's trees, 0 ... 100."""
-
-    def __init__(self, gold: list[LabelledTree], model, tokenizer: PreTrainedTokenizerBase):
-        self.gold, self.parser = gold, TreeParser(model, tokenizer)
-
-    def __call__(self) -> float:
-        return score_trees(model_trees(self.parser, self.gold), self.gold).sentence_f1
 
 
 def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) -> str:

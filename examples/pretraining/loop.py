@@ -1,9 +1,11 @@
 """The training loop: steps, points of the curves, evaluations, checkpoints."""
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -19,8 +21,10 @@ from pretraining.progress import Progress
 from pretraining.state import write_state
 from pretraining.step import Counts, Outcome, agree, take_step
 from pretraining.stopping import StopSignal
+from pretraining.treebank import chain_warnings
 
 MOST_SKIPPED = 20  # in a row
+EVALUATIONS = "evaluations.jsonl"
 
 
 @dataclass
@@ -152,13 +156,24 @@ def look(run: Run) -> None:
 
 def evaluate(run: Run) -> None:
     figures = {"step": run.progress.step, "tokens": run.progress.tokens, **run.evaluate(run.progress.step)}
+    warnings = chain_warnings(run.progress.evaluations[-1], figures) if run.progress.evaluations else []
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:
+        write_evaluations(run)
         run.best.offer(figures, run.accelerator.unwrap_model(run.model), run.tokenizer)
     run.accelerator.wait_for_everyone()
     run.accelerator.log({key: value for key, value in figures.items() if key != "step"}, step=run.progress.step)
     if figures.keys() > {"step", "tokens"}:
         run.display.evaluation(figures)
+    for warning in warnings:
+        run.display.say(f"warning: {warning}")
+
+
+def write_evaluations(run: Run) -> None:
+    """All figures so far, a JSON object a line, beside the checkpoints."""
+    lines = [json.dumps(figures) for figures in run.progress.evaluations]
+    file = Path(run.options.output.output) / EVALUATIONS
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def save(run: Run) -> None:

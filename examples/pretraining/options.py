@@ -1,5 +1,6 @@
 """What `pretrain.py` can be told. Every field is a command-line option; its help text is here."""
 
+import math
 from dataclasses import asdict, dataclass, field
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
@@ -52,6 +53,10 @@ class DataOptions:
     treebank: str | None = _help("file or folder of bracketed trees, for F1; words only are shown to the model")
     treebank_split: str | None = _help("of such a folder", None, choices=list(PTB_SECTIONS))
     treebank_half: str | None = _help("score only lines of even or odd number", None, choices=["even", "odd"])
+    treebank_sentences: int = _help("of these, for the trees of the encoder itself, at most so many", 500)
+    counts_skew: float = _help(
+        "nats by which trees from counts of the text prefer to branch to the right; English 1, 0 is no preference", 0.0
+    )
 
 
 @dataclass
@@ -116,7 +121,8 @@ class Options:
 
     def __post_init__(self):
         data, training = self.data, self.training
-        _at_least(1, {"max_length": data.max_length, "shuffle_buffer": data.shuffle_buffer})
+        names = "max_length shuffle_buffer treebank_sentences".split()
+        _at_least(1, {name: getattr(data, name) for name in names})
         names = "sentences_per_batch tokens_per_batch accumulation epochs".split()
         _at_least(1, {name: getattr(training, name) for name in names})
         names = "keep_checkpoints log_steps evaluate_steps".split()
@@ -135,6 +141,8 @@ class Options:
         needed = {"f1": "treebank", "validation_lm_loss": "validation"}
         if self.output.best_by and not getattr(data, needed[self.output.best_by]):
             raise ValueError(f"--best_by {self.output.best_by} needs --{needed[self.output.best_by]}")
+        if not math.isfinite(data.counts_skew):
+            raise ValueError(f"counts_skew must be finite, got {data.counts_skew}")
         if data.streaming and training.max_steps is None:
             raise ValueError("a streamed corpus has no known length; give --max_steps")
         if data.streaming and data.num_workers:
@@ -143,7 +151,8 @@ class Options:
     def that_matter(self) -> dict:
         """What decides the weights, as JSON can hold it."""
         watching = ("validation", "validation_sentences", "treebank", "treebank_split", "treebank_half")
-        data = {name: value for name, value in asdict(self.data).items() if name not in ("num_proc", "num_workers")}
+        never = ("num_proc", "num_workers", "treebank_sentences", "counts_skew")
+        data = {name: value for name, value in asdict(self.data).items() if name not in never}
         chosen = {"best_by": self.output.best_by}
         if self.output.best_by:
             chosen["evaluate_steps"] = self.output.evaluate_steps

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from huggingface_hub import ModelCardData
 
+from pretraining.display import TREES
 from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
+from pretraining.treebank import LABELS
 
 USAGE = """\
 ```python
@@ -21,14 +23,16 @@ for words, span, vector in model.constituents("The old man bought a new car"):
 
 
 def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
-    """Loss curves and, where there was a treebank, F1."""
+    """Loss curves and, where there was a treebank, what it said of trees."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     has_f1 = any("f1" in figures for figures in progress.evaluations)
-    figure, axes = pyplot.subplots(1, 3 if has_f1 else 2, figsize=(15 if has_f1 else 10, 4), layout="constrained")
+    rows = 2 if has_f1 else 1
+    figure, axes = pyplot.subplots(rows, rows + 1, figsize=(5 * (rows + 1), 4 * rows), layout="constrained")
+    axes = axes.flatten()
     panels = (("lm_loss", "language model, nats a token"), ("tree_loss", "tree KL, nats a token"))
     for axis, (name, title) in zip(axes, panels, strict=False):
         draw_line(axis, progress.curve, name, "training", color="tab:blue", alpha=0.7)
@@ -37,8 +41,7 @@ def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
     if "unigram_validation_loss" in unigram:
         axes[0].axhline(unigram["unigram_validation_loss"], color="gray", linestyle="--", label="unigrams, validation")
     if has_f1:
-        draw_line(axes[2], progress.evaluations, "f1", "parser", color="tab:green", marker="o")
-        axes[2].set_title("sentence F1, treebank")
+        draw_trees(axes[2:], progress.evaluations)
     for axis in axes:
         axis.set_xlabel("million tokens")
         axis.grid(alpha=0.3)
@@ -46,6 +49,21 @@ def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
             axis.legend()
     figure.savefig(file, dpi=120)
     pyplot.close(figure)
+
+
+def draw_trees(axes, evaluations: list[dict]) -> None:
+    """F1 of all kinds of trees, recall by label of parser and encoder, and how far their trees are chains."""
+    for (suffix, whose), color in zip(TREES.items(), ("tab:green", "tab:orange", "tab:gray"), strict=True):
+        draw_line(axes[0], evaluations, f"f1{suffix}", whose, color=color, marker="o")
+        for share, style in (("right_share", "-"), ("left_share", "--")):
+            label = f"{share.replace('_', ' ')}, {whose}"
+            draw_line(axes[3], evaluations, share + suffix, label, color=color, linestyle=style, marker="o")
+    for axis, (suffix, whose) in zip(axes[1:], list(TREES.items())[:2], strict=False):
+        for label in LABELS:
+            draw_line(axis, evaluations, f"{label}_recall{suffix}", label, marker="o")
+        axis.set_title(f"recall, {whose}")
+    axes[0].set_title("sentence F1, treebank")
+    axes[3].set_title("share of spans at the sentence's ends")
 
 
 def draw_line(axis, points: list[dict], name: str, label: str, **style) -> None:
@@ -75,6 +93,8 @@ def model_card(
         ("unigram entropy of the training text", _figure(unigram, "unigram_entropy")),
         ("validation tree KL, nats a token", _figure(last, "validation_tree_loss")),
         (f"sentence F1 of the parser's trees on {describe_treebank(options.data)}", _figure(last, "f1", "{:.1f}")),
+        ("of the encoder's own, on charts pruned by counts", _figure(last, "f1_counts", "{:.1f}")),
+        ("spans that end with the last word (a chain to the right: 1)", _figure(last, "right_share", "{:.2f}")),
     ]  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
     return (

@@ -9,7 +9,8 @@ from transformers import AutoTokenizer
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.batches import Limits
-from pretraining.evaluation import TreebankScorer, draw_trees, read_gold_trees, unigram_figures, validation_losses
+from pretraining.evaluation import draw_trees, read_gold_trees, unigram_figures, validation_losses
+from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, task_token_ids
 
 
@@ -68,9 +69,9 @@ def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer):
     model.eval()
     output = model.model(**DataCollatorForFastR2D2(tokenizer)([feature]), encoding="forced")
     own = BinaryTree.from_spans(output.spans[0]).to_words(encoded["word_ids"][0])
-    assert TreebankScorer([from_spans(words, own.spans)], model, tokenizer)() == 100
+    assert TreebankScorer([from_spans(words, own.spans)], model, tokenizer)()["f1"] == 100
     other = frozenset({(0, 1)} - set(own.spans)) or frozenset({(1, 2)})
-    assert TreebankScorer([from_spans(words, other)], model, tokenizer)() < 100
+    assert TreebankScorer([from_spans(words, other)], model, tokenizer)()["f1"] < 100
 
 
 def test_unigrams_know_frequencies_alone():

@@ -188,7 +188,13 @@ def test_everything_at_once(options, tmp_path, sentences):
     assert pretrain(arguments) == [0]
     progress = json.loads((tmp_path / "run" / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
     assert [point["step"] for point in progress["evaluations"]] == [5, 10, 15]
-    assert {"validation_lm_loss", "validation_tree_loss", "f1"} <= progress["evaluations"][-1].keys()
+    shares = {f"{share}{of}" for share in ("right_share", "left_share") for of in ("", "_counts", "_random")}
+    figures = {"validation_lm_loss", "validation_tree_loss", "f1", "f1_counts", "PP_recall_random", *shares}
+    assert figures <= progress["evaluations"][-1].keys()
+    lines = (tmp_path / "run" / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines][:3] == progress["evaluations"]
+    assert re.search(r"parser: F1 [\d.]+ \(NP \d+ VP \d+ PP \d+ R [\d.]+ L [\d.]+\); encoder on charts", last_output())
+    assert (tmp_path / "run" / "unit_counts.safetensors").exists()
     assert "parser:" in (tmp_path / "run" / "trees.txt").read_text() and list(
         (tmp_path / "run" / "logs").rglob("events*")
     )
