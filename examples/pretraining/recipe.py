@@ -1,0 +1,96 @@
+"""A run described in one small file: values of options, and stages of settings.
+
+options:                      # any option of pretrain.py; the command line has the last word
+  size: tiny
+  learning_rate: 2e-3
+stages:                       # none, and the options alone describe the run
+  - name: warm-up
+    steps: 100                # or tokens: 600_000, about
+    learning_rate: {from: 0, to: 2e-3}
+  - name: wider
+    tokens: 1_000_000
+    window_size: 3            # what a stage does not set is the paper's, or the options'
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from pretraining.settings import TYPES, Ramp, Stage
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``options`` by name, as the file has them, and stages in order."""
+
+    options: dict[str, object]
+    stages: tuple[Stage, ...]
+
+    def arguments(self) -> list[str]:
+        """The options as a command line has them."""
+        arguments: list[str] = []
+        for name, value in self.options.items():
+            values = value if isinstance(value, list) else [value]
+            arguments += [f"--{name}", *map(str, values)] if value is not None else []
+        return arguments
+
+
+def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
+    """Read and check a file.
+
+    Args:
+        known_options: names that ``options`` may have.
+
+    Raises:
+        ValueError: naming the file and, where it is in one, the stage.
+    """
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"no recipe could be read from {str(path)!r}: {error}") from error
+    try:
+        _check_names(content, {"options", "stages"}, "the file")
+        options, stages = content.get("options") or {}, content.get("stages") or []
+        _check_names(options, known_options - {"recipe"}, "options")
+        for name, value in options.items():
+            if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, list | dict) for v in value)):
+                raise ValueError(f"option {name} must have a value or a list of values, got {value!r}")
+        if not isinstance(stages, list):
+            raise ValueError(f"stages must be a list, one '- name: ...' for each, got {stages!r}")
+        return Recipe(options, tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1)))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _check_names(content: object, known: set[str], where: str) -> None:
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} must have names and values, 'name: value', got {content!r}")
+    if unknown := [str(name) for name in content if name not in known]:
+        raise ValueError(f"{where} has no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+
+
+def _read_stage(content: object, number: int) -> Stage:
+    name = content.get("name") if isinstance(content, dict) else None
+    try:
+        _check_names(content, {"name", "steps", "tokens", *TYPES}, "a stage")
+        values = {name: _value(name, value) for name, value in content.items() if name in TYPES}
+        return Stage(str(name or number), content.get("steps"), content.get("tokens"), values)
+    except ValueError as error:
+        raise ValueError(f"stage {number}{f' ({name})' if name else ''}: {error}") from error
+
+
+def _value(name: str, value: object) -> object:
+    if not isinstance(value, dict):
+        return _number(value) if TYPES[name] is float else value
+    if value.keys() != {"from", "to"}:
+        raise ValueError(f"{name} must be a value or {{from: value, to: value}}, got {value!r}")
+    return Ramp(_number(value["from"]), _number(value["to"]))
+
+
+def _number(value: object) -> object:
+    """YAML takes ``2e-3`` for a word, and 1 is a number too."""
+    try:
+        return value if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return value

@@ -1,0 +1,153 @@
+"""What can change while a run goes: settings by stage, as a function of the step alone."""
+
+import bisect
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, get_args, get_type_hints
+
+CHART_SCORES = ("parser", "counts", "mixed")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Those of one step; the defaults are the paper's objective, and None is what the options say.
+
+    Attributes:
+        chart_scores: whose scores prune the charts: the parser's, those of `count_teacher`, or for a ``counts_share``
+            of the sentences the latter. The model's noise is added to either.
+        counts_share: 0 ... 1, with ``"mixed"``.
+        choice_loss: weight of the cross entropy between the encoder's choice among a cell's candidates and the one
+            that counts split first, a mean over cells of two or more candidates.
+        lm_trains_choice: whether the language model's gradient reaches the choice.
+        height_penalty: weight of ``relu(E[height] / n - height_threshold)`` of the chart's trees.
+        height_threshold: 0 ... 1.
+        learning_rate, parser_learning_rate: as they are, without warm-up and decay of the options.
+        window_size: of the charts.
+        tree_weight: of the tree loss.
+        tokens_per_batch: as the option.
+    """
+
+    chart_scores: str = "parser"
+    counts_share: float = 1.0
+    choice_loss: float = 0.0
+    lm_trains_choice: bool = True
+    height_penalty: float = 0.0
+    height_threshold: float = 0.35
+    learning_rate: float | None = None
+    parser_learning_rate: float | None = None
+    window_size: int | None = None
+    tree_weight: float = 1.0
+    tokens_per_batch: int | None = None
+
+    @property
+    def share_of_counts(self) -> float:
+        """Of the sentences' charts, those that are pruned by counts, 0 ... 1."""
+        return {"parser": 0.0, "counts": 1.0, "mixed": self.counts_share}[self.chart_scores]
+
+    @property
+    def need_counts(self) -> bool:
+        return self.chart_scores != "parser" or self.choice_loss > 0
+
+
+TYPES = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(Settings).items()}
+AT_MOST_ONE = ("counts_share", "height_threshold")
+
+
+class Ramp(NamedTuple):
+    """A value that changes linearly within a stage; ``end`` is reached where the next one begins."""
+
+    start: float
+    end: float
+
+    def at(self, share: float) -> float:
+        return self.start + (self.end - self.start) * share
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run, as long as ``steps`` or about as long as ``tokens``; one of them is None.
+
+    Attributes:
+        values: settings that are not the default, each a value that holds or, of a number, a `Ramp`.
+
+    Raises:
+        ValueError: for lengths and settings that cannot be.
+    """
+
+    name: str
+    steps: int | None = None
+    tokens: int | None = None
+    values: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self):
+        lengths = [length for length in (self.steps, self.tokens) if length is not None]
+        if len(lengths) != 1 or type(lengths[0]) is not int or lengths[0] < 1:
+            raise ValueError(f"a stage is as long as either steps or tokens, a whole number >= 1; got "
+                             f"steps {self.steps!r} and tokens {self.tokens!r}")  # fmt: skip
+        for name, value in self.values.items():
+            _check(name, value)
+        is_mixed = self.values.get("chart_scores") == "mixed"
+        if is_mixed != ("counts_share" in self.values):
+            raise ValueError("counts_share goes with chart_scores: mixed, and that with counts_share")
+
+    def at(self, share: float) -> Settings:
+        """Settings where ``share`` of the stage is over, 0 ... 1."""
+        values = {name: value.at(share) if isinstance(value, Ramp) else value for name, value in self.values.items()}
+        return Settings(**values)
+
+    def ends(self, name: str) -> list:
+        """What a setting begins and ends with; its default twice if it is not set."""
+        return [getattr(self.at(share), name) for share in (0, 1)]
+
+
+def _check(name: str, value: object) -> None:
+    kind = TYPES.get(name)
+    if kind is None:
+        raise ValueError(f"unknown setting {name!r}; there are {', '.join(TYPES)}")
+    if isinstance(value, Ramp) and kind is not float:
+        raise ValueError(f"{name} holds throughout a stage, it cannot go from {value.start} to {value.end}")
+    for part in value if isinstance(value, Ramp) else [value]:
+        if type(part) is not kind:
+            raise ValueError(f"{name} must be {_wanted(kind)}, got {part!r}")
+        if kind is str and part not in CHART_SCORES:
+            raise ValueError(f"{name} must be one of {', '.join(CHART_SCORES)}, got {part!r}")
+        least, most = (1 if kind is int else 0), (1 if name in AT_MOST_ONE else math.inf)
+        if kind in (int, float) and not (least <= part <= most and math.isfinite(part)):
+            raise ValueError(f"{name} must be >= {least}{f' and <= {most}' if most == 1 else ''}, got {part}")
+
+
+def _wanted(kind: type) -> str:
+    return {str: "a word", bool: "true or false", int: "a whole number", float: "a number"}[kind]
+
+
+class Plan:
+    """Settings of every step of a run.
+
+    Args:
+        stages: none leaves all to the options.
+        tokens_per_step: how many tokens a step of a stage has, for stages that are as long as tokens.
+    """
+
+    def __init__(self, stages: tuple[Stage, ...] = (), tokens_per_step: Callable[[Stage], float] | None = None):
+        self.stages = stages
+        lengths = [stage.steps or max(1, round(stage.tokens / tokens_per_step(stage))) for stage in stages]
+        self.begins = [0, *itertools.accumulate(lengths)]
+
+    @property
+    def num_steps(self) -> int:
+        """0 without stages."""
+        return self.begins[-1]
+
+    def number(self, step: int) -> int:
+        """Of the stage that a step, counted from 0, is in; after the end, of the last one."""
+        return min(bisect.bisect_right(self.begins, step), len(self.stages)) - 1
+
+    def at(self, step: int) -> Settings:
+        """Settings of a step, counted from 0; after the end, those that the last stage ends with."""
+        if not self.stages:
+            return Settings()
+        number = self.number(step)
+        begin, end = self.begins[number : number + 2]
+        return self.stages[number].at(min(1.0, (step - begin) / (end - begin)))

@@ -1,0 +1,110 @@
+"""Settings of a step are those that the file says; a bad file is refused with what is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pretraining.recipe import read_recipe
+from pretraining.settings import Plan, Ramp, Settings, Stage
+
+RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
+
+RECIPE = """
+options:
+  corpus: [a.txt, b.txt]
+  size: tiny
+  learning_rate: 2e-3
+  cpu: true
+  treebank: null
+stages:
+  - name: copy
+    steps: 10
+    chart_scores: counts
+    choice_loss: 1
+    lm_trains_choice: false
+    learning_rate: {from: 0, to: 2e-3}
+  - steps: 4
+    chart_scores: mixed
+    counts_share: {from: 1, to: 0}
+    choice_loss: 0.3
+  - tokens: 1_000
+    window_size: 3
+"""
+KNOWN = {"corpus", "size", "learning_rate", "cpu", "treebank", "recipe"}
+
+
+def read(text, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(text, encoding="utf-8")
+    return read_recipe(tmp_path / "recipe.yaml", KNOWN)
+
+
+def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
+    recipe = read(RECIPE, tmp_path)
+    assert recipe.arguments() == ["--corpus", "a.txt", "b.txt", "--size", "tiny", "--learning_rate", "2e-3",
+                                  "--cpu", "True"]  # fmt: skip
+    plan = Plan(recipe.stages, lambda stage: 95.0)
+    assert plan.num_steps == 10 + 4 + 11  # 1,000 tokens in steps of 95, rounded
+    taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
+    for step in range(10):
+        assert plan.at(step) == Settings(**taught, learning_rate=pytest.approx(2e-4 * step))
+    shares = [plan.at(step).share_of_counts for step in range(14)]
+    assert shares == [1.0] * 10 + [1.0, 0.75, 0.5, 0.25]
+    assert plan.at(10).learning_rate is None and plan.at(13).choice_loss == 0.3
+    for step in (14, 24, 25, 1000):
+        assert plan.at(step) == Settings(window_size=3) and plan.number(step) == 2
+    assert [stage.name for stage in recipe.stages] == ["copy", "2", "3"]
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.floats(0, 9), st.floats(0, 9)), min_size=1, max_size=5))
+def test_ramps_are_what_one_gets_by_counting(stages):
+    plan = Plan(tuple(Stage("", steps, None, {"tree_weight": Ramp(*ends)}) for steps, *ends in stages))
+    expected = [start + (end - start) * done / steps for steps, start, end in stages for done in range(steps)]
+    assert [plan.at(step).tree_weight for step in range(plan.num_steps)] == pytest.approx(expected)
+    assert plan.at(plan.num_steps).tree_weight == pytest.approx(stages[-1][2])
+
+
+def test_without_stages_all_is_the_papers():
+    assert Plan().at(7) == Settings() and Plan().num_steps == 0 and not Settings().need_counts
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("stages: [", "no recipe could be read"),
+        ("- a", "the file must have names and values"),
+        ("option: {}", "the file has no option; there are options, stages"),
+        ("options: {sizes: tiny}", "options has no sizes; there are corpus"),
+        ("options: {recipe: other.yaml}", "options has no recipe"),
+        ("options: {size: {a: b}}", "option size must have a value"),
+        ("stages: {steps: 3}", "stages must be a list"),
+        ("stages: [3]", "stage 1: a stage must have names"),
+        ("stages: [{name: a}]", "stage 1 (a): a stage is as long as either steps or tokens"),
+        ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
+        ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
+        ("stages: [{steps: 3}, {steps: 3, window: 2}]", "stage 2: a stage has no window; there are chart_scores"),
+        ("stages: [{steps: 3, window_size: 2.5}]", "window_size must be a whole number, got 2.5"),
+        ("stages: [{steps: 3, window_size: true}]", "window_size must be a whole number, got True"),
+        ("stages: [{steps: 3, window_size: {from: 1, to: 3}}]", "window_size holds throughout a stage"),
+        ("stages: [{steps: 3, window_size: 0}]", "window_size must be >= 1, got 0"),
+        ("stages: [{steps: 3, choice_loss: much}]", "choice_loss must be a number, got 'much'"),
+        ("stages: [{steps: 3, choice_loss: .nan}]", "choice_loss must be >= 0, got nan"),
+        ("stages: [{steps: 3, choice_loss: -1}]", "choice_loss must be >= 0, got -1.0"),
+        ("stages: [{steps: 3, choice_loss: {to: 1}}]", "choice_loss must be a value or {from: value, to: value}"),
+        ("stages: [{steps: 3, lm_trains_choice: 1}]", "lm_trains_choice must be true or false, got 1"),
+        ("stages: [{steps: 3, chart_scores: guess}]", "chart_scores must be one of parser, counts, mixed"),
+        ("stages: [{steps: 3, chart_scores: mixed}]", "counts_share goes with chart_scores: mixed"),
+        ("stages: [{steps: 3, counts_share: 0.5}]", "counts_share goes with chart_scores: mixed"),
+        ("stages: [{steps: 3, height_threshold: 2}]", "height_threshold must be >= 0 and <= 1, got 2.0"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_place(text, message, tmp_path):
+    with pytest.raises(ValueError) as error:
+        read(text, tmp_path)
+    assert message in str(error.value) and "recipe.yaml" in str(error.value)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ValueError, match="no recipe could be read from 'nowhere.yaml'"):
+        read_recipe("nowhere.yaml", KNOWN)
