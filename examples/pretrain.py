@@ -8,14 +8,20 @@
       │                                                                                          │
       └─ texts.py        corpus.py                batches.py, streaming.py            step.py, loop.py, state.py
 
-The same command goes on from the newest checkpoint of its ``--output``, and ends with a model in ``<output>/model``.
+    python examples/pretrain.py --recipe examples/recipes/english.yaml --output runs/english
+
+A recipe is a file of options and, where settings change while the run goes, of stages; the command line has the last
+word. The same command goes on from the newest checkpoint of its ``--output``, and ends with a model in
+``<output>/model``.
 """
 
+import argparse
 import os
 import platform
 import shlex
 import shutil
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from huggingface_hub import HfApi
@@ -26,15 +32,24 @@ from pretraining.assembly import compare_with_unigrams, make_accelerator, make_r
 from pretraining.checkpoints import MANIFEST
 from pretraining.loop import Run, train
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
+from pretraining.recipe import read_recipe
 from pretraining.report import model_card, plot
 from pretraining.state import go_on
 
+GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
+
 
 def parse_options(arguments: list[str] | None = None) -> Options:
-    parser = HfArgumentParser(
-        (DataOptions, ModelOptions, TrainingOptions, OutputOptions), description=__doc__.split("\n")[0]
-    )
-    return Options(*parser.parse_args_into_dataclasses(arguments))
+    """Options of the recipe, if there is one, and of the command line, which has the last word."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = HfArgumentParser(GROUPS, description=__doc__.split("\n")[0])
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--recipe")
+    path = first.parse_known_args(arguments)[0].recipe
+    if path is None:
+        return Options(*parser.parse_args_into_dataclasses(arguments))
+    recipe = read_recipe(path, {option.name for group in GROUPS for option in fields(group)})
+    return Options(*parser.parse_args_into_dataclasses([*recipe.arguments(), *arguments]), stages=recipe.stages)
 
 
 def main(arguments: list[str] | None = None) -> None:

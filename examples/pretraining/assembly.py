@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,12 +20,14 @@ from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
 from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus
 from pretraining.display import Display
 from pretraining.evaluation import Evaluation, read_gold_trees, unigram_figures
+from pretraining.guidance import check_arguments
 from pretraining.loop import Run
 from pretraining.models import begin_with_frequencies, make_model, make_tokenizer
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
 from pretraining.run_folder import begin, begun_tokenizer, check_folder
+from pretraining.settings import Plan, Stage
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
 from pretraining.treebank import TreebankScorer
@@ -73,7 +75,8 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             check_stream(texts, tokenizer, options.data)
         validation = read_validation(tokenizer, options)
         if accelerator.is_main_process and begun_tokenizer(folder) is None:
-            make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
+            # What is wrong with the options must show before a folder is made.
+            check_arguments(options.stages, make_model(tokenizer, options.model).forward)
             make_gold_trees(options.data)
             begin(folder, settings, tokenizer)
         counts = read_counts(folder, texts, tokenizer, options, accelerator.is_main_process)
@@ -86,7 +89,7 @@ def read_counts(
     folder: Path, texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
 ) -> UnitCounts | None:
     """Of the run's folder; where they are not there yet the main process puts them there. None if nobody asks."""
-    if not options.data.treebank:
+    if not (options.data.treebank or options.need_counts):
         return None
     counts = UnitCounts.load(folder) if folder.exists() else None
     if counts is None:
@@ -143,18 +146,21 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
         make_scorer(data, options, model, teacher), Path(output.output) / "trees.txt",
     )  # fmt: skip
     epochs = make_epochs(options, accelerator, data, limits)
-    num_steps = training.max_steps or training.epochs * len(epochs.plan(0))
+    plan = make_plan(options, epochs, limits)
+    num_steps = plan.num_steps or training.max_steps or training.epochs * len(epochs.plan(0))
     if training.compile:
         model.model.composition.compile(dynamic=True)
     optimizer = make_optimizer(model, training)
-    schedule = make_schedule(optimizer, training.warmup_steps, num_steps)
+    schedule = make_schedule(optimizer, training.warmup_steps, num_steps, plan)
+    window_size = model.config.window_size
     model, optimizer = accelerator.prepare(model, optimizer)
     set_seed(training.seed + 1, device_specific=True)  # noise and dropout of a process are its own
     return Run(
-        accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, num_steps, evaluation,
+        accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, plan, teacher, num_steps, evaluation,
         Checkpoints(Path(output.output) / "checkpoints", output.keep_checkpoints, accelerator),
         Best(Path(output.output) / "best", output.best_by),
         Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
+        window_size,
     )  # fmt: skip
 
 
@@ -173,6 +179,15 @@ def compare_with_unigrams(data: Data) -> dict[str, float]:
     size = len(data.tokenizer)
     validation = np.concatenate([feature["input_ids"] for feature in data.validation])
     return unigram_figures(data.corpus.count_tokens(size), np.bincount(validation, minlength=size))
+
+
+def make_plan(options: Options, epochs: PlannedEpochs | StreamedEpochs, limits: Limits) -> Plan:
+    """The recipe's stages on the run's own batches."""
+
+    def tokens_per_step(stage: Stage) -> float:
+        return epochs.tokens_per_step(replace(limits, tokens=stage.at(0).tokens_per_batch or limits.tokens))
+
+    return Plan(options.stages, tokens_per_step)
 
 
 def make_teacher(data: Data, options: Options, accelerator: Accelerator) -> CountTeacher | None:

@@ -117,7 +117,7 @@ def idle_step(features: list[dict], collate) -> Step:
 
 
 class PlannedEpochs:
-    """Epochs of a corpus whose lengths are known."""
+    """Epochs of a corpus whose lengths are known. Its ``limits`` may change from one epoch to another."""
 
     def __init__(self, corpus, seed: int, limits: Limits, share: Share, collate, num_workers: int = 0):
         self.corpus, self.seed, self.limits, self.share = corpus, seed, limits, share
@@ -125,6 +125,11 @@ class PlannedEpochs:
 
     def plan(self, epoch: int) -> list[list[Part]]:
         return plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, self.share.parts_per_step)
+
+    def tokens_per_step(self, limits: Limits) -> float:
+        """Mean over the first epoch with such limits."""
+        steps = plan_epoch(self.corpus.lengths, self.seed, 0, limits, self.share.parts_per_step)
+        return float(np.sum(self.corpus.lengths)) / len(steps)
 
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
         """Steps of an epoch, each with the position after it, from a position of the same epoch on."""

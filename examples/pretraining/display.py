@@ -6,11 +6,12 @@ from tqdm import tqdm
 
 NAMES = {
     "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}", "tokens_per_second": "{:,.0f} tokens/s",
+    "choice_loss": "choice {:.3f}", "height_loss": "height {:.3f}", "stage": "stage {}",
     "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
     "left_out": "{:,} too long",
     "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",
 }  # fmt: skip
-RARE = ("skipped", "left_out")
+RARE = ("skipped", "left_out", "stage")
 TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}  # suffixes of figures
 SHARES = {"right_share": "R", "left_share": "L"}
 

@@ -4,20 +4,22 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from pretraining.batches import Step
+from pretraining.batches import Limits, Step
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
+from pretraining.count_teacher import CountTeacher
 from pretraining.display import Display
 from pretraining.optimisation import learning_rates
 from pretraining.options import Options
 from pretraining.progress import Progress
+from pretraining.settings import Plan, Settings
 from pretraining.state import write_state
 from pretraining.step import Counts, Outcome, agree, take_step
 from pretraining.stopping import StopSignal
@@ -32,6 +34,8 @@ class Run:
     """Everything that a run trains with.
 
     Attributes:
+        plan: settings of every step.
+        window_size: the model's own, where a stage sets no other.
         position: this process's in the running epoch, None before its first step.
         saved_step, saved_at: of the newest checkpoint; seconds of `time.monotonic`.
         clock: when the loading of the running step's batches began.
@@ -44,20 +48,34 @@ class Run:
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
     epochs: object
+    plan: Plan
+    teacher: CountTeacher | None
     num_steps: int
     evaluate: Callable[[int], dict]
     checkpoints: Checkpoints
     best: Best
     display: Display
     progress: Progress
+    window_size: int
     position: dict | None = None
     saved_step: int | None = 0
     saved_at: float = field(default_factory=time.monotonic)
     clock: float = 0.0
 
     @property
+    def settings(self) -> Settings:
+        """Of the next step."""
+        return self.plan.at(self.progress.step)
+
+    @property
+    def limits(self) -> Limits:
+        """Of the next step's batches."""
+        training = self.options.training
+        return Limits(training.sentences_per_batch, self.settings.tokens_per_batch or training.tokens_per_batch)
+
+    @property
     def is_over(self) -> bool:
-        limit = self.options.training.max_steps
+        limit = self.plan.num_steps or self.options.training.max_steps
         return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.epochs
 
 
@@ -73,6 +91,8 @@ def train(run: Run) -> bool:
             continue
         advance(run, step, counts)
         run.position = position
+        if run.limits != run.epochs.limits:  # other batches are another plan: the rest of the epoch is left out
+            run.progress.epoch, run.position = run.progress.epoch + 1, None
         is_due = counts.wishes["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
         # In a row of bad steps, checkpoints would only push out the one from before it.
         if counts.wishes["stop"] or (is_due and not run.progress.skipped_in_a_row):
@@ -90,11 +110,13 @@ def train(run: Run) -> bool:
 
 def advance(run: Run, step: Step, counts: Counts) -> None:
     """One update, and all that is counted and shown of it."""
-    training = run.options.training
+    training, settings = run.options.training, run.settings
+    if run.progress.step < training.tree_warmup_steps:
+        settings = replace(settings, tree_weight=0.0)
+    run.accelerator.unwrap_model(run.model).config.window_size = settings.window_size or run.window_size
     outcome = take_step(
-        run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm,
-        tree_weight=float(run.progress.step >= training.tree_warmup_steps),
-    )  # fmt: skip
+        run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.teacher
+    )
     run.schedule.step()
     count_step(run, outcome, counts, time.monotonic() - run.clock)
     look(run)
@@ -115,7 +137,7 @@ def end_stream(run: Run) -> None:
 def steps(run: Run) -> Iterator[tuple[Step, dict]]:
     """Steps from where the run is to its end, over epochs."""
     while not run.is_over:
-        epoch = run.progress.epoch
+        epoch, run.epochs.limits = run.progress.epoch, run.limits
         for step, position in run.epochs.steps(epoch, run.position):
             yield step, position
             if run.is_over or run.progress.epoch > epoch:
@@ -146,7 +168,8 @@ def look(run: Run) -> None:
     progress, output = run.progress, run.options.output
     if progress.step % output.log_steps == 0:
         rates = {f"{name}_learning_rate": rate for name, rate in learning_rates(run.optimizer).items()}
-        point = progress.end_point(rates)
+        stage = {"stage": run.plan.number(progress.step - 1) + 1} if run.plan.stages else {}
+        point = progress.end_point(rates | stage)
         run.accelerator.log({key: value for key, value in point.items() if math.isfinite(value)}, step=progress.step)
         run.display.point(point)
     if progress.step % output.evaluate_steps == 0:

@@ -1,10 +1,12 @@
 """What `pretrain.py` can be told. Every field is a command-line option; its help text is here."""
 
+import json
 import math
 from dataclasses import asdict, dataclass, field
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
 from pretraining.best import IS_MORE_BETTER
+from pretraining.settings import Stage
 from tokenization_fast_r2d2 import SENTENCE_RULES
 
 # Fields of FastR2D2Config; "base" is the paper's model (Section 4.1.1), which is the config's default.
@@ -88,6 +90,7 @@ class TrainingOptions:
     compile: bool = _help("torch.compile the composition", False)
     cpu: bool = _help("do not use a GPU", False)
     seed: int = _help("of weights, order, noise and dropout", 0)
+    recipe: str | None = _help("YAML file of options and of stages with settings of their own; see examples/recipes")
 
 
 @dataclass
@@ -112,12 +115,13 @@ class OutputOptions:
 
 @dataclass
 class Options:
-    """All groups, and what of them a run may not change when it goes on."""
+    """All groups, the recipe's stages, and what of them a run may not change when it goes on."""
 
     data: DataOptions
     model: ModelOptions
     training: TrainingOptions
     output: OutputOptions
+    stages: tuple[Stage, ...] = ()
 
     def __post_init__(self):
         data, training = self.data, self.training
@@ -143,10 +147,27 @@ class Options:
             raise ValueError(f"--best_by {self.output.best_by} needs --{needed[self.output.best_by]}")
         if not math.isfinite(data.counts_skew):
             raise ValueError(f"counts_skew must be finite, got {data.counts_skew}")
-        if data.streaming and training.max_steps is None:
+        self._check_stages()
+        if data.streaming and training.max_steps is None and not self.stages:
             raise ValueError("a streamed corpus has no known length; give --max_steps")
         if data.streaming and data.num_workers:
             raise ValueError("--streaming reads in the training process; leave --num_workers at 0")
+
+    def _check_stages(self) -> None:
+        limits = {size for stage in self.stages for size in stage.ends("tokens_per_batch")}
+        if self.stages and self.training.max_steps is not None:
+            raise ValueError("the stages of a recipe say how long it is; leave --max_steps out")
+        for limit in limits - {None}:
+            if limit < self.data.max_length:
+                raise ValueError(f"a sentence of max_length {self.data.max_length} must fit into a stage's "
+                                 f"tokens_per_batch, got {limit}")  # fmt: skip
+        if self.data.streaming and limits - {None, self.training.tokens_per_batch}:
+            raise ValueError("tokens_per_batch cannot change while a corpus is streamed; give the option alone")
+
+    @property
+    def need_counts(self) -> bool:
+        """Whether a stage learns from counts of the text."""
+        return any(stage.at(share).need_counts for stage in self.stages for share in (0, 1))
 
     def that_matter(self) -> dict:
         """What decides the weights, as JSON can hold it."""
@@ -158,10 +179,21 @@ class Options:
             chosen["evaluate_steps"] = self.output.evaluate_steps
         else:
             data = {name: value for name, value in data.items() if name not in watching}
-        return data | chosen | asdict(self.model) | asdict(self.training)
+        if self.stages:
+            chosen["stages"] = self._plain_stages()
+        if self.need_counts:
+            chosen["counts_skew"] = self.data.counts_skew
+        training = asdict(self.training)
+        del training["recipe"]  # the file may move; what it says is above
+        return data | chosen | asdict(self.model) | training
 
     def as_flat_dict(self) -> dict:
-        return asdict(self.data) | asdict(self.model) | asdict(self.training) | asdict(self.output)
+        groups = self.data, self.model, self.training, self.output
+        plain = {name: value for group in groups for name, value in asdict(group).items()}
+        return plain | ({"stages": self._plain_stages()} if self.stages else {})
+
+    def _plain_stages(self) -> list[dict]:
+        return json.loads(json.dumps([asdict(stage) for stage in self.stages]))
 
 
 def _at_least(limit: int, values: dict[str, float]) -> None:

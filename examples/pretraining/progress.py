@@ -38,6 +38,8 @@ class Progress:
         self.seconds += seconds
         amounts = {"tokens": tokens, "sentences": sentences, "seconds": seconds}
         amounts |= {"lm_loss": losses["lm_loss"] * tokens, "tree_loss": losses["tree_loss"] * sentences}
+        for name in losses.keys() - amounts.keys():  # those that only some stages have
+            amounts |= {name: losses[name], f"{name}_steps": 1}
         for name, amount in amounts.items():
             self.since_point[name] = self.since_point.get(name, 0.0) + amount
 
@@ -58,6 +60,8 @@ class Progress:
                 "tree_loss": sums["tree_loss"] / sums["sentences"],
                 "tokens_per_second": sums["tokens"] / max(sums["seconds"], 1e-9),
             }
+        for name in [name.removesuffix("_steps") for name in sums if name.endswith("_steps")]:
+            point[name] = sums[name] / sums[f"{name}_steps"]
         self.curve.append(point)
         return point
 

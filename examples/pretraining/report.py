@@ -41,7 +41,7 @@ def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
     if "unigram_validation_loss" in unigram:
         axes[0].axhline(unigram["unigram_validation_loss"], color="gray", linestyle="--", label="unigrams, validation")
     if has_f1:
-        draw_trees(axes[2:], progress.evaluations)
+        draw_tree_figures(axes[2:], progress.evaluations)
     for axis in axes:
         axis.set_xlabel("million tokens")
         axis.grid(alpha=0.3)
@@ -51,7 +51,7 @@ def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
     pyplot.close(figure)
 
 
-def draw_trees(axes, evaluations: list[dict]) -> None:
+def draw_tree_figures(axes, evaluations: list[dict]) -> None:
     """F1 of all kinds of trees, recall by label of parser and encoder, and how far their trees are chains."""
     for (suffix, whose), color in zip(TREES.items(), ("tab:green", "tab:orange", "tab:gray"), strict=True):
         draw_line(axes[0], evaluations, f"f1{suffix}", whose, color=color, marker="o")

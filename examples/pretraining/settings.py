@@ -51,6 +51,7 @@ class Settings:
         return self.chart_scores != "parser" or self.choice_loss > 0
 
 
+PAPERS = Settings()
 TYPES = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(Settings).items()}
 AT_MOST_ONE = ("counts_share", "height_threshold")
 
@@ -109,7 +110,7 @@ def _check(name: str, value: object) -> None:
     if isinstance(value, Ramp) and kind is not float:
         raise ValueError(f"{name} holds throughout a stage, it cannot go from {value.start} to {value.end}")
     for part in value if isinstance(value, Ramp) else [value]:
-        if type(part) is not kind:
+        if type(part) is not kind and not (kind is float and type(part) is int):
             raise ValueError(f"{name} must be {_wanted(kind)}, got {part!r}")
         if kind is str and part not in CHART_SCORES:
             raise ValueError(f"{name} must be one of {', '.join(CHART_SCORES)}, got {part!r}")
@@ -147,7 +148,10 @@ class Plan:
     def at(self, step: int) -> Settings:
         """Settings of a step, counted from 0; after the end, those that the last stage ends with."""
         if not self.stages:
-            return Settings()
+            return PAPERS
         number = self.number(step)
         begin, end = self.begins[number : number + 2]
         return self.stages[number].at(min(1.0, (step - begin) / (end - begin)))
+
+
+UNPLANNED = Plan()

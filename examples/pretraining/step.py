@@ -10,7 +10,12 @@ from accelerate.utils import send_to_device
 from torch import Tensor
 
 from pretraining.batches import Step
-from pretraining.optimisation import clip_gradients, forget_gradients, objective
+from pretraining.count_teacher import CountTeacher
+from pretraining.guidance import forward_arguments, loss_weights
+from pretraining.optimisation import LOSSES, clip_gradients, forget_gradients, objective, per_loss
+from pretraining.settings import PAPERS, Settings
+
+ALWAYS = ("lm_loss", "tree_loss")
 
 
 @dataclass(frozen=True)
@@ -45,28 +50,37 @@ def take_step(
     step: Step,
     counts: Counts,
     max_grad_norm: float,
-    tree_weight: float = 1.0,
+    settings: Settings = PAPERS,
+    teacher: CountTeacher | None = None,
 ) -> Outcome:
     """Forward, backward and update; the objective depends on neither accumulation nor the number of processes."""
-    sums = torch.zeros(2, device=accelerator.device)
+    weights = loss_weights(settings)
+    sums = torch.zeros(len(LOSSES), device=accelerator.device)
     for number, batch in enumerate(step.batches, start=1):
         is_last = number == len(step.batches)
         with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-            batch_sums = loss_sums(model, send_to_device(batch, accelerator.device))
+            batch = send_to_device(batch, accelerator.device)
+            batch_sums = loss_sums(model, batch | forward_arguments(settings, batch, teacher))
             if not step.num_sentences:
                 batch_sums = 0 * batch_sums
-            share = objective(batch_sums, counts.tokens, counts.sentences, accelerator.num_processes, tree_weight)
+            share = objective(batch_sums, counts.tokens, counts.sentences, accelerator.num_processes, weights)
             accelerator.backward(share)
         sums += batch_sums.detach()
-    lm_sum, tree_sum = accelerator.reduce(sums, "sum").tolist()
-    losses = {"lm_loss": lm_sum / counts.tokens, "tree_loss": tree_sum / counts.sentences}
-    return Outcome(losses, _update(accelerator, optimizer, losses, max_grad_norm, tree_weight))
+    numbers = per_loss(counts.tokens, counts.sentences)
+    means = dict(zip(LOSSES, (accelerator.reduce(sums, "sum") / sums.new_tensor(numbers)).tolist(), strict=True))
+    losses = {name: mean for name, mean in means.items() if weights[name] or name in ALWAYS}
+    return Outcome(losses, _update(accelerator, optimizer, losses, max_grad_norm, settings.tree_weight))
 
 
 def loss_sums(model, batch: dict[str, Tensor]) -> Tensor:
-    """``(2,)`` float32: language-model loss summed over tokens, tree loss summed over sentences."""
+    """``(4,)`` float32, `LOSSES`, each summed over its tokens or sentences; 0 for what was not asked for."""
     output = model(**batch)
-    sums = torch.stack([output.lm_loss * batch["attention_mask"].sum(), output.tree_loss * len(batch["input_ids"])])
+    numbers = per_loss(batch["attention_mask"].sum(), len(batch["input_ids"]))
+    means = [getattr(output, name, None) for name in LOSSES]
+    nothing = torch.zeros_like(output.lm_loss)
+    sums = torch.stack([
+        nothing if mean is None else mean * number for mean, number in zip(means, numbers, strict=True)
+    ])  # fmt: skip
     has_splits = batch["input_ids"].shape[1] > 1
     if not has_splits:  # parser and choice have no part in the losses, and other processes wait for their gradients
         sums = sums + 0 * sum(parameter.sum() for parameter in model.parameters())

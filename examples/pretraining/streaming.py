@@ -35,6 +35,10 @@ class StreamedEpochs:
         self.collate, self.pool = collate, pool
         self.beginning = copy.deepcopy(self.texts.state_dict())
 
+    def tokens_per_step(self, limits: Limits) -> float:
+        """Of full steps, for the lengths of sentences are not known yet."""
+        return float(limits.tokens * self.share.parts_per_step)
+
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
         """Steps of an epoch, each with the position after it, from a position of the same epoch on."""
         at = position or {"pool": 0, "step": 0, "texts": self.beginning}

@@ -5,6 +5,7 @@ from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.optimisation import clip_gradients, forget_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
+from pretraining.settings import Plan, Ramp, Stage
 
 
 @pytest.fixture
@@ -51,6 +52,45 @@ def test_rates_rise_and_fall_linearly(optimizer):
         schedule.step()
     assert seen == pytest.approx([0, 0.25, 0.5, 0.75, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
     assert learning_rates(optimizer) == {"encoder": 0, "parser": 0}
+
+
+def test_a_stage_sets_its_own_rates(optimizer):
+    stages = Stage("up", 4, None, {"learning_rate": Ramp(0, 1)}), Stage("usual", 4)
+    schedule, seen = make_schedule(optimizer, warmup_steps=2, num_steps=8, plan=Plan(stages)), []
+    for _ in range(8):
+        seen.append(tuple(learning_rates(optimizer).values()))
+        optimizer.step()
+        schedule.step()
+    encoder, parser = zip(*seen, strict=True)
+    assert encoder == pytest.approx([0, 0.25, 0.5, 0.75, 0.5 * 4 / 6, 0.5 * 3 / 6, 0.5 * 2 / 6, 0.5 * 1 / 6])
+    assert parser == pytest.approx([0, 0.125, 0.25, 0.25 * 5 / 6, *(0.25 * k / 6 for k in (4, 3, 2, 1))])
+
+
+def test_a_rate_of_zero_cannot_be_scaled(tiny_model):
+    optimizer = make_optimizer(tiny_model, TrainingOptions(learning_rate=0))
+    with pytest.raises(ValueError, match="stages set learning_rate, so the option learning_rate must be > 0"):
+        make_schedule(optimizer, 0, 8, Plan((Stage("", 8, None, {"learning_rate": 1.0}),)))
+
+
+def test_stages_are_checked_with_the_options():
+    def options(values, **data):
+        training = TrainingOptions(max_steps=data.pop("max_steps", None))
+        stages = (Stage("", 3, None, values),)
+        return Options(DataOptions(["a"], **data), ModelOptions(), training, OutputOptions("out"), stages)
+
+    for values, more, message in [
+        ({}, {"max_steps": 3}, "leave --max_steps out"),
+        ({"tokens_per_batch": 100}, {}, "must fit into a stage's tokens_per_batch, got 100"),
+        ({"tokens_per_batch": 3000}, {"streaming": True}, "cannot change while a corpus is streamed"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            options(values, **more)
+    plain, taught = (
+        options({}, streaming=True).that_matter(),
+        options({"choice_loss": 1.0}, counts_skew=1.0).that_matter(),
+    )
+    assert "counts_skew" not in plain and taught["counts_skew"] == 1.0 and "recipe" not in taught
+    assert taught["stages"] == [{"name": "", "steps": 3, "tokens": None, "values": {"choice_loss": 1.0}}]
 
 
 def test_points_of_the_curve_are_means_over_tokens_and_sentences():

@@ -21,6 +21,15 @@ NO_CHANCE = (
 )
 
 
+RECIPE = """
+options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: null}}
+stages:
+  - {{name: warm-up, steps: 4, learning_rate: {{from: 0, to: 1e-3}}, window_size: 1}}
+  - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tokens_per_batch: 250, tree_weight: {{from: 0, to: 1}}}}
+  - {{name: wider, steps: 4, learning_rate: 3e-4, window_size: 3}}
+"""
+
+
 @pytest.fixture(scope="module")
 def whole_run(options, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
@@ -169,6 +178,32 @@ def test_streams_of_unlike_length_end_together(options, tmp_path):
     options = [*options, "--corpus", str(tmp_path / "few.txt"), "--streaming", "--max_steps", "9"]
     limits = ["--sentences_per_batch", "5", "--shuffle_buffer", "5"]
     assert pretrain([*options, *limits, "--output", str(tmp_path / "run")], num_processes=3) == [0, 0, 0]
+
+
+def test_a_recipe_goes_on_to_the_bit(options, tmp_path):
+    """Killed where stages with other batches begin, after 4 and 10 steps, just saved."""
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]), encoding="utf-8")
+    arguments = ["--recipe", str(tmp_path / "recipe.yaml"), *options[2:], "--save_steps", "2"]
+    whole, killed = (["--output", str(tmp_path / name)] for name in ("whole", "killed"))
+    assert pretrain([*arguments, *whole]) == [0]
+    assert steps_of(tmp_path / "whole")[-1] == 14
+    progress = json.loads((tmp_path / "whole" / "checkpoints" / "checkpoint-000000014" / "progress.json").read_text())
+    assert [point["stage"] for point in progress["curve"]] == [1, 1, 2, 2, 2, 3, 3]
+    assert progress["epoch"] == 2  # where batches change, an epoch ends
+    rates = [point["encoder_learning_rate"] for point in progress["curve"]]  # of the step that comes next
+    assert rates[:3] == pytest.approx([5e-4, 1e-3, 1e-3]) and rates[5] == pytest.approx(3e-4)
+    config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "whole" / "model").config
+    assert config.window_size == 3
+    for number, saved in ((5, 4), (7, 10)):  # the second time the run goes on from where it went on
+        assert pretrain([*arguments, *killed], at=("step", number, "SIGKILL")) == [-9]
+        assert steps_of(tmp_path / "killed")[-1] == saved
+    assert pretrain([*arguments, *killed]) == [0]
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]).replace("steps: 4", "steps: 5"))
+    assert "holds a run of other settings: stages was" in error_of([*arguments, *killed])
+    taught = RECIPE.format(corpus=options[1]) + "  - {steps: 2, made_up: 1}"
+    (tmp_path / "recipe.yaml").write_text(taught, encoding="utf-8")
+    assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output", str(tmp_path / "other")])
 
 
 def test_everything_at_once(options, tmp_path, sentences):

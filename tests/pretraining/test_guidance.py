@@ -1,0 +1,93 @@
+"""What settings ask of the model, and what a step makes of its losses."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from pretraining.batches import Step
+from pretraining.count_teacher import CountTeacher, UnitCounts
+from pretraining.guidance import arguments_of, check_arguments, forward_arguments, loss_weights
+from pretraining.optimisation import make_optimizer, objective
+from pretraining.options import TrainingOptions
+from pretraining.settings import Ramp, Settings, Stage
+from pretraining.step import Counts, loss_sums, take_step
+
+TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False,
+          "height_penalty": 2.0}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def teacher():
+    counts = np.random.default_rng(0).integers(1, 50, (3, 100))
+    return CountTeacher(UnitCounts(*counts), skew=1.0)
+
+
+def test_the_papers_settings_ask_for_nothing(a_batch):
+    assert forward_arguments(Settings(), a_batch, None) == {}
+    assert arguments_of(Stage("", 1)) == set()
+
+
+def test_settings_become_arguments(a_batch, teacher):
+    scores = teacher(a_batch["input_ids"])
+    [(name, found)] = forward_arguments(Settings(chart_scores="counts"), a_batch, teacher).items()
+    assert name == "chart_scores" and torch.equal(found, scores)
+    arguments = forward_arguments(Stage("", 1, None, TAUGHT).at(0.5), a_batch, teacher)
+    assert arguments.keys() == arguments_of(Stage("", 1, None, TAUGHT))
+    assert torch.equal(arguments["choice_scores"], scores) and torch.equal(arguments["chart_scores"], scores)
+    assert arguments["lm_trains_choice"] is False and arguments["height_threshold"] == 0.35
+
+
+def test_the_share_of_counts_is_one_of_sentences(teacher):
+    batch = {"input_ids": torch.ones(4000, 2, dtype=torch.long)}
+    rows = forward_arguments(Settings("mixed", counts_share=0.3), batch, teacher)["chart_rows"]
+    assert rows.dtype == torch.bool and rows.float().mean() == pytest.approx(0.3, abs=0.03)
+    assert "chart_scores" not in forward_arguments(Settings("mixed", counts_share=0.0), batch, teacher)
+    assert "chart_rows" not in forward_arguments(Settings("mixed", counts_share=1.0), batch, teacher)
+
+
+def test_a_stage_that_the_model_cannot_serve_is_refused(tiny_model):
+    def forward(input_ids, chart_scores=None, chart_rows=None, choice_scores=None): ...
+
+    check_arguments((Stage("plain", 1, None, {"window_size": 2}),), tiny_model.forward)
+    with pytest.raises(ValueError, match="stage late needs a model whose forward takes height_threshold, lm_trains"):
+        check_arguments((Stage("plain", 1), Stage("late", 1, None, TAUGHT)), forward)
+
+
+def test_losses_are_summed_over_what_they_are_means_of():
+    def model(input_ids, attention_mask):
+        means = {"lm_loss": 2.0, "tree_loss": 3.0, "height_loss": 0.25}
+        return SimpleNamespace(choice_loss=None, **{name: torch.tensor(mean) for name, mean in means.items()})
+
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    sums = loss_sums(model, {"input_ids": mask, "attention_mask": mask})
+    assert sums.tolist() == [2 * 5, 3 * 2, 0, 0.25 * 2]
+    assert objective(sums, 10, 4, 1).item() == pytest.approx(1 + 1.5)
+    weights = loss_weights(Settings(tree_weight=0.5, height_penalty=2.0, choice_loss=9.0))
+    assert objective(sums, 10, 4, 3, weights).item() == pytest.approx(3 * (1 + 0.75 + 2 * 0.125))
+
+
+class Served(FastR2D2ForPreTraining):
+    """Takes what is asked for and returns losses that say whether it came."""
+
+    def forward(self, chart_scores=None, choice_scores=None, height_threshold=None, **batch):
+        output = super().forward(**batch)
+        output["choice_loss"] = choice_scores.mean().abs() if choice_scores is not None else None
+        output["height_loss"] = None if height_threshold is None else output.tree_loss
+        self.seen = chart_scores
+        return output
+
+
+def test_a_step_weighs_what_a_stage_asks_for(tiny_config, a_batch, teacher):
+    model, accelerator = Served(tiny_config), Accelerator(cpu=True)
+    optimizer = accelerator.prepare(make_optimizer(model, TrainingOptions()))
+    tokens = int(a_batch["attention_mask"].sum())
+    step, counts = Step([a_batch], tokens, 5), Counts(tokens, 5, 0, {})
+    settings = Settings(chart_scores="counts", choice_loss=0.5, height_penalty=2.0)
+    losses = take_step(accelerator, model, optimizer, step, counts, 1.0, settings, teacher).losses
+    assert losses["choice_loss"] == pytest.approx(teacher(a_batch["input_ids"]).mean().abs().item())
+    assert losses["height_loss"] == pytest.approx(losses["tree_loss"]) and model.seen is not None
+    assert take_step(accelerator, model, optimizer, step, counts, 1.0).losses.keys() == {"lm_loss", "tree_loss"}
