@@ -12,6 +12,7 @@ from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwar
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import LabelledTree
 from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.best import Best
@@ -61,6 +62,7 @@ def make_accelerator(options: Options) -> Accelerator:
 
 def read_data(options: Options, accelerator: Accelerator) -> Data:
     """Read and encode all text; make the run's folder when all is well. The main process goes first, and caches."""
+    check_arguments(options.stages, FastR2D2ForPreTraining.forward)
     folder = Path(options.output.output)
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
     settings = options.that_matter() | processes
@@ -75,8 +77,7 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             check_stream(texts, tokenizer, options.data)
         validation = read_validation(tokenizer, options)
         if accelerator.is_main_process and begun_tokenizer(folder) is None:
-            # What is wrong with the options must show before a folder is made.
-            check_arguments(options.stages, make_model(tokenizer, options.model).forward)
+            make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
             make_gold_trees(options.data)
             begin(folder, settings, tokenizer)
         counts = read_counts(folder, texts, tokenizer, options, accelerator.is_main_process)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretrain import parse_options
 
 from pretraining.recipe import read_recipe
 from pretraining.settings import Plan, Ramp, Settings, Stage
@@ -108,3 +109,18 @@ def test_a_bad_file_is_refused_with_its_place(text, message, tmp_path):
 def test_a_missing_file_is_named():
     with pytest.raises(ValueError, match="no recipe could be read from 'nowhere.yaml'"):
         read_recipe("nowhere.yaml", KNOWN)
+
+
+@pytest.mark.parametrize("name", ["paper", "english", "chinese"])
+def test_the_recipes_of_the_examples_are_good(name):
+    given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output", "out", "--seed", "3"]
+    options = parse_options(given)
+    assert options.data.corpus == ["mine.txt"] and options.training.seed == 3  # the command line has the last word
+    assert options.need_counts == (name != "paper") and options.training.parser_learning_rate == 1e-2
+    if name == "paper":
+        assert options.stages == () and (options.model.size, options.training.epochs) == ("base", 60)
+    else:
+        plan = Plan(options.stages, lambda stage: 2000.0)
+        assert plan.num_steps == 1200 and plan.at(50).learning_rate == pytest.approx(1e-3)
+        assert not any(plan.at(step).lm_trains_choice for step in range(300))
+        assert all(plan.at(step).choice_loss > 0 for step in range(1200)) and plan.at(1200).window_size == 3
