@@ -83,6 +83,7 @@ def train(run: Run) -> bool:
     """Train to the end or until a signal asks to stop; whether the end was reached. A checkpoint is there then."""
     stop, accelerator, output = StopSignal(), run.accelerator, run.options.output
     run.clock = time.monotonic()
+    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # a run that was over goes on to its end alone
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
         counts = agree(accelerator, step, stop=stop.asked, save=is_late and accelerator.is_main_process)
@@ -113,13 +114,17 @@ def advance(run: Run, step: Step, counts: Counts) -> None:
     training, settings = run.options.training, run.settings
     if run.progress.step < training.tree_warmup_steps:
         settings = replace(settings, tree_weight=0.0)
-    run.accelerator.unwrap_model(run.model).config.window_size = settings.window_size or run.window_size
+    set_window(run, settings)
     outcome = take_step(
         run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.teacher
     )
     run.schedule.step()
     count_step(run, outcome, counts, time.monotonic() - run.clock)
     look(run)
+
+
+def set_window(run: Run, settings: Settings) -> None:
+    run.accelerator.unwrap_model(run.model).config.window_size = settings.window_size or run.window_size
 
 
 def end_stream(run: Run) -> None:

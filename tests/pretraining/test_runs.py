@@ -199,6 +199,10 @@ def test_a_recipe_goes_on_to_the_bit(options, tmp_path):
         assert steps_of(tmp_path / "killed")[-1] == saved
     assert pretrain([*arguments, *killed]) == [0]
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+    shutil.rmtree(tmp_path / "killed" / "model")  # as if it had been killed just before
+    assert pretrain([*arguments, *killed]) == [0]
+    config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "killed" / "model").config
+    assert config.window_size == 3
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]).replace("steps: 4", "steps: 5"))
     assert "holds a run of other settings: stages was" in error_of([*arguments, *killed])
     taught = RECIPE.format(corpus=options[1]) + "  - {steps: 2, made_up: 1}"
