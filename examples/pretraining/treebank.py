@@ -115,7 +115,8 @@ class TreebankScorer:
         batch_tokens: int = 1536,
     ):
         self.gold, self.parser = gold, TreeParser(model, tokenizer)
-        some = gold[:: -(-len(gold) // num_sentences)] if num_sentences else gold
+        number = min(num_sentences or len(gold), len(gold))
+        some = [gold[place * len(gold) // number] for place in range(number)]
         self.encoder = EncoderTrees(some, model, tokenizer, teacher, batch_tokens)
 
     def __call__(self) -> dict[str, float]:
