@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .children import Children
 from .fused import fused_kernels
 from .node_table import NodeTable
 
@@ -26,7 +27,12 @@ class EncodedCells(NamedTuple):
 
 
 def encode_cells(
-    table: NodeTable, left: Tensor, right: Tensor, noise: float = 0.0, forbidden: Tensor | None = None
+    table: NodeTable,
+    left: Tensor,
+    right: Tensor,
+    noise: float = 0.0,
+    forbidden: Tensor | None = None,
+    vectors_train_choice: bool = True,
 ) -> EncodedCells:
     """
     Args:
@@ -34,20 +40,28 @@ def encode_cells(
         left, right: ``(cells, candidates)`` node ids, candidates in ascending order of split point.
         noise: scale of the Gumbel noise that samples the choice.
         forbidden: ``(cells, candidates)`` bool, what may not be chosen; None forbids none.
+        vectors_train_choice: whether the gradient of the vectors reaches the choice.
     """
     is_apart = bool(table.projections) and (torch.is_grad_enabled() or left.numel() >= LEAST_APART)
-    return (_score_then_build if is_apart else _build_then_choose)(table, left, right, noise, forbidden)
+    encode = _score_then_build if is_apart else _build_then_choose
+    return encode(table, left, right, noise, forbidden, vectors_train_choice)
 
 
-def _build_then_choose(table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden) -> EncodedCells:
+def _build_then_choose(
+    table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool
+) -> EncodedCells:
     """The definition: all candidates are made into parents."""
     vectors, step = table.compose(left.flatten(), right.flatten())
-    candidates = table.with_children(step, left, right)
-    chosen = choose(vectors.view(*left.shape, -1), candidates, noise, forbidden, table.composition.kernels)
-    return EncodedCells(*chosen, step.view(left.shape), candidates)
+    vectors, candidates = vectors.view(*left.shape, -1), table.with_children(step, left, right)
+    vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, table.composition.kernels)
+    if not vectors_train_choice:
+        vector = vectors.take_along_dim(chosen[:, None, None], 1)[:, 0]
+    return EncodedCells(vector, log_prob, chosen, step.view(left.shape), candidates)
 
 
-def _score_then_build(table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden) -> EncodedCells:
+def _score_then_build(
+    table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool
+) -> EncodedCells:
     composition, constants, children = table.composition, table.constants, table.children(left, right)
     step = composition.log_prob(constants, children)
     candidates = table.with_children(step, left, right)
@@ -55,17 +69,29 @@ def _score_then_build(table: NodeTable, left: Tensor, right: Tensor, noise: floa
     cells, count = left.shape
     first = torch.arange(0, cells * count, count, device=left.device)
     vectors = composition.parent(constants, children.select(first + chosen) if count > 1 else children)
-    if weights.requires_grad:  # also of a single candidate: some processes' batches may have no others
-        numbers = torch.arange(count - 1, device=left.device)
-        others = numbers + (numbers >= chosen[:, None])  # (cells, count - 1)
-        passed_over = vectors.new_empty(0, vectors.shape[1])
-        if count > 1:
-            with torch.no_grad():
-                passed_over = composition.parent(constants, children.select((first[:, None] + others).flatten()))
-        passed_over = passed_over.view(cells, count - 1, vectors.shape[1])
-        vectors = _GradientOfChoice.apply(vectors, weights, passed_over, chosen[:, None], others)
+    if weights.requires_grad and vectors_train_choice:
+        vectors = _pass_gradient_to_choice(table, children, vectors, weights, chosen)
     log_prob = (weights * candidates).sum(-1)
     return EncodedCells(vectors, log_prob, chosen, step.view(left.shape), candidates)
+
+
+def _pass_gradient_to_choice(
+    table: NodeTable, children: Children, vectors: Tensor, weights: Tensor, chosen: Tensor
+) -> Tensor:
+    """The chosen vectors, whose gradient reaches the choice's ``weights`` by way of the candidates passed over.
+
+    Cells of one candidate take part: some process may have no others, and all processes wait for its gradients.
+    """
+    cells, count = weights.shape
+    numbers = torch.arange(count - 1, device=weights.device)
+    others = numbers + (numbers >= chosen[:, None])  # (cells, count - 1)
+    passed_over = vectors.new_empty(0, vectors.shape[1])
+    if count > 1:
+        first = torch.arange(0, cells * count, count, device=weights.device)[:, None]
+        with torch.no_grad():
+            passed_over = table.composition.parent(table.constants, children.select((first + others).flatten()))
+    passed_over = passed_over.view(cells, count - 1, vectors.shape[1])
+    return _GradientOfChoice.apply(vectors, weights, passed_over, chosen[:, None], others)
 
 
 def choose(

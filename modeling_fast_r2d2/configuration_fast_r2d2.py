@@ -66,6 +66,8 @@ class FastR2D2Config(PreTrainedConfig):
     keys_to_ignore_at_inference = [
         "lm_loss",
         "tree_loss",
+        "choice_loss",
+        "height_loss",
         "last_hidden_state",
         "pooler_output",
         "split_scores",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .chart import Chart, Level
 from .choice import encode_cells
@@ -24,7 +25,7 @@ class Encoding:
         nodes: ``(num_nodes, hidden_size)``, a vector for every node.
         log_prob: ``(num_nodes,)`` float32 or wider, nats: log p̃ of each node's chosen subtree; None when forced.
         candidate_log_prob: ``(num_cells, window)``, log p̃ of every candidate, -inf past the last one and for
-            forbidden ones; None when forced. Detached.
+            forbidden ones; None when forced.
         chosen: ``(num_cells,)`` long, the candidate that each cell took.
     """
 
@@ -56,6 +57,7 @@ def encode_chart(
     tasks: Tensor,
     choice_noise: float = 0.0,
     forbidden: Tensor | None = None,
+    vectors_train_choice: bool = True,
 ) -> Encoding:
     """Encode every cell from its chosen candidate, level by level (paper, Equations 1 to 5).
 
@@ -63,18 +65,21 @@ def encode_chart(
         leaves, tasks: as for `encode_forced`.
         choice_noise: scale of the Gumbel noise on the choice.
         forbidden: ``(num_cells, window)`` bool, candidates that no cell may choose; None forbids none.
+        vectors_train_choice: whether the gradient of a cell's vector reaches the choice of its candidate.
     """
-    dtype = torch.promote_types(leaves.dtype, torch.float32)
-    candidate_log_prob = leaves.new_full(chart.splits.shape, float("-inf"), dtype=dtype)
+    window, candidates = chart.splits.shape[1], []
     chosen = chart.roots.new_zeros(chart.num_cells)
     with composition.packed(len(chart.level_sizes)):
         table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
         for level in parts(chart, leaves.device):
             out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
-            cells = encode_cells(table, level.left, level.right, choice_noise, out)
+            cells = encode_cells(table, level.left, level.right, choice_noise, out, vectors_train_choice)
             table.write(_rows(chart, level.cells), cells.vectors, cells.log_prob)
             chosen[level.cells] = cells.chosen
-            candidate_log_prob[level.cells, : level.left.shape[1]] = cells.candidates.detach()
+            missing = window - level.left.shape[1]
+            candidates.append(F.pad(cells.candidates, (0, missing), value=float("-inf")))
+    dtype = torch.promote_types(leaves.dtype, torch.float32)
+    candidate_log_prob = torch.cat([leaves.new_empty(0, window, dtype=dtype), *candidates])
     if forbidden is not None:
         candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
     return Encoding(table.vectors.all(), table.log_prob.all(), candidate_log_prob, chosen)

@@ -18,6 +18,7 @@ from .configuration_fast_r2d2 import FastR2D2Config
 from .decoding import minimum_risk_choice
 from .embedding import TextEncoder
 from .encoder import Encoding, encode_chart, encode_forced
+from .guidance import choice_loss, height_loss
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
     EmbeddedBatch,
@@ -190,14 +191,26 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         *special, leaves = rows.split([1] * len(names) + [len(rows) - len(names)])
         return leaves, dict(zip(names, special, strict=True))
 
-    def compose(self, batch: EmbeddedBatch, encoding: str, reachable_only: bool = False) -> tuple[Chart, Encoding]:
-        """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates."""
+    def compose(
+        self,
+        batch: EmbeddedBatch,
+        encoding: str,
+        reachable_only: bool = False,
+        chart_scores: Tensor | None = None,
+        vectors_train_choice: bool = True,
+    ) -> tuple[Chart, Encoding]:
+        """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates.
+
+        Args:
+            chart_scores: ``(batch, seq_len - 1)``, prune the chart in place of ``batch.split_scores``.
+            vectors_train_choice: as for `encode_chart`.
+        """
         config, lengths = self.config, batch.sentences.lengths
         tasks = torch.cat([batch.special["cls"], batch.special["sum"]])
         choice_noise = config.choice_noise if self.training else 0.0
         if encoding == "heuristic":
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
-        scores = batch.split_scores.detach()
+        scores = (batch.split_scores if chart_scores is None else chart_scores).detach()
         if encoding == "forced":
             chart = plan_tree(merge_ranks(scores, lengths, batch.nesting), lengths, config.composition_kernels)
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
@@ -208,7 +221,10 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         forbidden = None
         if config.constrain_chart and batch.nesting is not None:
             forbidden = crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
-        return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise, forbidden)
+        encoded = encode_chart(
+            chart, batch.leaves, self.composition, tasks, choice_noise, forbidden, vectors_train_choice
+        )
+        return chart, encoded
 
     def describe(
         self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, with_constituents: bool = True
@@ -343,20 +359,53 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
         output_constituents: bool | None = None,
+        chart_scores: Tensor | None = None,
+        chart_rows: Tensor | None = None,
+        choice_scores: Tensor | None = None,
+        lm_trains_choice: bool = True,
+        height_threshold: float | None = None,
     ) -> FastR2D2ForPreTrainingOutput:
         """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
         ``"heuristic"``: the losses need a chart. The targets are ``input_ids`` themselves. ``last_hidden_state`` and
-        ``spans`` are None unless ``output_constituents`` is true, by default in evaluation."""
+        ``spans`` are None unless ``output_constituents`` is true, by default in evaluation.
+
+        The rest guides the learning of trees and is not the paper's (see `guidance`); it needs ``encoding="chart"``.
+
+        Args:
+            chart_scores: ``(batch, seq_len - 1)``, prune the charts by these in place of the parser's scores, of which
+                the tree loss stays.
+            chart_rows: ``(batch,)`` bool, in these sentences only; None means in all.
+            choice_scores: ``(batch, seq_len - 1)``, a teacher's, for ``choice_loss``.
+            lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
+            height_threshold: height per token that is free, for ``height_loss``.
+        """
         encoding = check_encoding(encoding or "chart")
-        if encoding == "forced":
-            raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
+        is_guided = not (chart_scores is choice_scores is height_threshold is None and lm_trains_choice)
+        if encoding == "forced" or (is_guided and encoding != "chart"):
+            raise ValueError('pretraining needs a chart; use encoding="chart" or, without guidance, "heuristic"')
         batch = self.model.embed(input_ids, attention_mask, atom_spans, split_scores=split_scores)
-        chart, encoded = self.model.compose(batch, encoding)
-        lm_loss, tree_loss = self.self_supervised_losses(batch, chart, encoded, input_ids)
+        for scores in filter(torch.is_tensor, (chart_scores, choice_scores)):
+            check_split_scores(scores, batch.sentences)
+        if chart_rows is not None and chart_scores is not None:
+            chart_scores = torch.where(chart_rows[:, None], chart_scores, batch.split_scores.detach())
+        options = {"chart_scores": chart_scores, "vectors_train_choice": lm_trains_choice}
+        chart, encoded = self.model.compose(batch, encoding, **options)
+        losses = dict(zip(("lm", "tree"), self.self_supervised_losses(batch, chart, encoded, input_ids), strict=True))
         asked_for = not self.training if output_constituents is None else output_constituents
-        fields = self.model.describe(batch, chart, encoded, asked_for)
-        loss = self.weighted_sum(lm=lm_loss, tree=tree_loss)
-        return FastR2D2ForPreTrainingOutput(loss, lm_loss, tree_loss, **fields)
+        return FastR2D2ForPreTrainingOutput(
+            loss=self.weighted_sum(**losses),
+            lm_loss=losses["lm"],
+            tree_loss=losses["tree"],
+            choice_loss=None if choice_scores is None else self._choice_loss(batch, chart, encoded, choice_scores),
+            height_loss=None
+            if height_threshold is None
+            else height_loss(chart, encoded.candidate_log_prob, height_threshold),
+            **self.model.describe(batch, chart, encoded, asked_for),
+        )
+
+    def _choice_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, scores: Tensor) -> Tensor:
+        ranks = merge_ranks(scores, batch.sentences.lengths, batch.nesting)
+        return choice_loss(chart, encoded.candidate_log_prob, ranks)
 
 
 class ClassificationHead(nn.Module):

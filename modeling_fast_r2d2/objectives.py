@@ -77,8 +77,8 @@ def language_model_loss(logits: Tensor, token_ids: Tensor) -> Tensor:
 
 
 def split_probabilities(encoding: Encoding) -> Tensor:
-    """``(num_cells, window)``: the chart's probability of every candidate, given its cell."""
-    return encoding.candidate_log_prob.softmax(-1)
+    """``(num_cells, window)``: the chart's probability of every candidate, given its cell. Detached."""
+    return encoding.candidate_log_prob.detach().softmax(-1)
 
 
 def expected_counts(chart: Chart, encoding: Encoding) -> Tensor:

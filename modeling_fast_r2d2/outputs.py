@@ -28,11 +28,14 @@ class FastR2D2Output(ModelOutput):
 
 @dataclass
 class FastR2D2ForPreTrainingOutput(ModelOutput):
-    """``loss = lm_loss + tree_loss``, scalars in nats; the other fields as in `FastR2D2Output`."""
+    """``loss = lm_loss + tree_loss``, scalars in nats; ``choice_loss``, in nats, and ``height_loss`` where they were
+    asked for (see `guidance`); the other fields as in `FastR2D2Output`."""
 
     loss: Tensor | None = None
     lm_loss: Tensor | None = None
     tree_loss: Tensor | None = None
+    choice_loss: Tensor | None = None
+    height_loss: Tensor | None = None
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
     split_scores: Tensor | None = None

@@ -1,0 +1,53 @@
+"""What may guide the encoder's choice among candidates beside the paper's losses; pretraining's recipes weigh it.
+
+Left to itself, a new encoder's choice is drawn into chains by the language model, whose nearest word is then always
+beside the root.
+"""
+
+import torch
+from torch import Tensor
+
+from .chart import Chart
+from .node_rows import NodeRows
+
+
+def choice_loss(chart: Chart, candidate_log_prob: Tensor, ranks: Tensor) -> Tensor:
+    """How unlikely the encoder's choices make another's: copy first, then refine (Li, Mou and Keller, 2019, P19-1338).
+
+    Args:
+        candidate_log_prob: ``(num_cells, window)``, log p̃ of candidates, as `Encoding` has it.
+        ranks: ``(num_tokens,)`` long, the teacher's merge order; it chooses the candidate that merges last.
+
+    Returns:
+        Cross entropy in nats, a mean over the cells of two or more candidates; 0 where there is none.
+    """
+    is_candidate = chart.splits >= 0
+    taught = ranks[chart.splits.clamp(min=0)].masked_fill(~is_candidate, -1).argmax(1, keepdim=True)
+    has_choice = is_candidate.sum(1) > 1
+    log_prob = candidate_log_prob.log_softmax(-1).gather(1, taught)[:, 0]
+    return -(log_prob * has_choice).sum() / has_choice.sum().clamp(min=1)
+
+
+def height_loss(chart: Chart, candidate_log_prob: Tensor, threshold: float) -> Tensor:
+    """A penalty on high trees, as in GPST (Hu et al., 2024, arXiv:2403.08293).
+
+    The height of a leaf is 0, that of a cell the mean over its candidates' probabilities of one more than the higher
+    child's: a lower bound of the expected height, exact where children's heights are certain.
+
+    Args:
+        candidate_log_prob: as for `choice_loss`.
+        threshold: height per token that is free.
+
+    Returns:
+        ``relu(height / n - threshold)``, a mean over sentences of ``n`` tokens.
+    """
+    probabilities = candidate_log_prob.softmax(-1)
+    heights = NodeRows(probabilities.new_zeros(chart.num_tokens), chart.num_nodes)
+    for level in chart.levels:
+        higher = torch.maximum(heights.read(level.left), heights.read(level.right))
+        rows = slice(chart.num_tokens + level.cells.start, chart.num_tokens + level.cells.stop)
+        heights.write(rows, (probabilities[level.cells, : higher.shape[1]] * (1 + higher)).sum(1))
+    return (heights.all()[chart.roots] / chart.lengths - threshold).relu().mean()
+
+
+__all__ = ["choice_loss", "height_loss"]
