@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from .dropout import Dropout
 
 
 class LSTMBackbone(nn.Module):
@@ -18,6 +19,7 @@ class LSTMBackbone(nn.Module):
             config.parser_embedding_size, config.parser_hidden_size, layers, batch_first=True, bidirectional=True,
             dropout=config.parser_dropout_prob if layers > 1 else 0.0,
         )  # fmt: skip
+        self.dropout = Dropout(config.parser_dropout_prob)  # between layers, where they are computed one by one
 
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         """
@@ -40,7 +42,7 @@ class LSTMBackbone(nn.Module):
             from_left = self._one_direction(hidden, segments, forward)
             from_right = self._one_direction(hidden.index_select(0, segments.mirror), segments, backward)
             outputs = torch.cat([from_left, from_right.index_select(0, segments.mirror)], dim=-1)
-            hidden = F.dropout(outputs, self.lstm.dropout, self.training)  # for the next layer, not after the last
+            hidden = self.dropout(outputs)  # for the next layer, not after the last
         return outputs.index_select(0, segments.back).unflatten(0, embedded.shape[:2])
 
     def _one_direction(self, inputs: Tensor, segments: "Segments", weights: list[Tensor]) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .dropout import Dropout
 from .lstm import LSTMBackbone
 
 
@@ -24,7 +25,7 @@ class TopDownParser(nn.Module):
         self.embeddings = nn.Embedding(config.vocab_size, config.parser_embedding_size, config.pad_token_id)
         self.backbone = (LSTMBackbone if config.parser_type == "lstm" else TransformerBackbone)(config)
         self.dense = nn.Linear(2 * size, size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.score = nn.Linear(size, 1)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 # oneDNN sets itself up for every new number of rows, in about the time of so many multiplications ...
-LEAST = 2e7
+LEAST = 1e8
 # ... but a weight of so many values takes longer to read than that, whatever the rows.
 LARGE = 2**19
 
