@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from tqdm import tqdm
 
 from tokenization_fast_r2d2 import read_sentences
@@ -102,7 +102,7 @@ def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
 def _write_shard(sentences: list[ParsedSentence], target: Path, write, with_vectors: bool) -> None:
     if with_vectors:
         vectors = np.stack([sentence.vector for sentence in sentences])
-        write_aside(target.with_suffix(".safetensors"), lambda path: save_file({"vectors": vectors}, path))
+        write_aside(target.with_suffix(".safetensors"), lambda path: path.write_bytes(save({"vectors": vectors})))
     write_text(target, "".join(write(sentence) + "\n" for sentence in sentences))
     for leftover in target.parent.glob(f".{target.stem}.*"):  # of a process that was killed
         leftover.unlink(missing_ok=True)
