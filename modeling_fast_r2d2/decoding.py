@@ -9,7 +9,7 @@ from .objectives import expected_counts
 
 
 def minimum_risk_choice(chart: Chart, encoding: Encoding) -> Tensor:
-    """The candidate that every cell takes in the best tree below it, to be walked by `chart.follow`.
+    """The candidate that every cell takes in the best tree below it, as `chart.best_tree` takes it.
 
     A cell is worth its marginal, the probability that a tree drawn from the chart has it as a constituent, and a tree
     the sum of its cells (Goodman, 1996, maximises the same of a grammar's chart). Ties go to the left.

@@ -13,7 +13,7 @@ from .composition import Composition
 from .node_table import NodeTable
 
 # On a CPU large levels are encoded in parts, of so many compositions. Without gradients more take more memory and no
-# less time. With gradients, fewer would be slower by the addition of their weights' gradients, more by fresh memory.
+# less time. With gradients each part adds to the weights' gradients; 1,024 to 8,192 took the tiny size the same time.
 AT_ONCE, AT_ONCE_IN_TRAINING = 256, 2048
 
 
