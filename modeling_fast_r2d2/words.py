@@ -51,7 +51,8 @@ def encode_sentences(
 
     Returns:
         A list for each sentence: ``input_ids``, ``word_ids`` (the number of each piece's word), ``words`` (as they
-        stand in the text) and ``atom_spans`` (inclusive spans of pieces). A sentence without text is one ``[UNK]``;
+        stand in the text), ``offsets`` (each piece's first character, of the text or of its word, and the one behind
+        its last) and ``atom_spans`` (inclusive spans of pieces). A sentence without text is one ``[UNK]``;
         how many there were is logged once.
 
     Raises:
@@ -66,12 +67,12 @@ def encode_sentences(
         raise ValueError("sentences must be a list of sentences, got one string; put it in a list")
     sentences = list(sentences)
     if not sentences:
-        return {"input_ids": [], "word_ids": [], "words": [], "atom_spans": []}
+        return {"input_ids": [], "word_ids": [], "words": [], "offsets": [], "atom_spans": []}
     encoded = tokenizer(
         sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True, verbose=False,
         is_split_into_words=is_split_into_words, truncation=max_length is not None, max_length=max_length,
     )  # fmt: skip
-    rows = {"input_ids": encoded["input_ids"], "word_ids": [], "words": []}
+    rows = {"input_ids": encoded["input_ids"], "word_ids": [], "words": [], "offsets": encoded["offset_mapping"]}
     for row, sentence in enumerate(sentences):
         word_ids, offsets = encoded.word_ids(row), encoded["offset_mapping"][row]
         words = _words(sentence, word_ids, offsets, is_split_into_words)
@@ -144,6 +145,7 @@ def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> Non
     empty = [row for row, words in enumerate(rows["words"]) if not any(word.strip() for word in words)]
     for row in empty:
         rows["input_ids"][row], rows["word_ids"][row], rows["words"][row] = [unk_token_id], [0], [unk_token]
+        rows["offsets"][row] = [(0, 0)]
     if empty:
         logger.warning(
             f"{len(empty)} of {len(rows['input_ids'])} sentences have no text, the first is number "

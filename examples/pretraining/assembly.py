@@ -21,7 +21,7 @@ from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
 from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus
 from pretraining.display import Display
 from pretraining.evaluation import Evaluation, read_gold_trees, unigram_figures
-from pretraining.guidance import check_arguments
+from pretraining.guidance import CollatorWithBounds, Guide, check_arguments
 from pretraining.loop import Run
 from pretraining.models import begin_with_frequencies, make_model, make_tokenizer
 from pretraining.optimisation import make_optimizer, make_schedule
@@ -32,7 +32,7 @@ from pretraining.settings import Plan, Stage
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
 from pretraining.treebank import TreebankScorer
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, read_sentences
+from tokenization_fast_r2d2 import read_sentences
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,10 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     schedule = make_schedule(optimizer, training.warmup_steps, num_steps, plan)
     window_size = model.config.window_size
     model, optimizer = accelerator.prepare(model, optimizer)
+    guide = Guide(teacher, accelerator.unwrap_model(model))
     set_seed(training.seed + 1, device_specific=True)  # noise and dropout of a process are its own
     return Run(
-        accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, plan, teacher, num_steps, evaluation,
+        accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, plan, guide, num_steps, evaluation,
         Checkpoints(Path(output.output) / "checkpoints", output.keep_checkpoints, accelerator),
         Best(Path(output.output) / "best", output.best_by),
         Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
@@ -207,7 +208,7 @@ def make_gold_trees(data: DataOptions) -> list[LabelledTree]:
 
 def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):
     """Steps of a corpus that is there, or that is read as training goes."""
-    training, collate = options.training, DataCollatorForFastR2D2(data.tokenizer)
+    training, collate = options.training, CollatorWithBounds(data.tokenizer)
     share = Share(accelerator.process_index, accelerator.num_processes, training.accumulation)
     if data.corpus is None:
         encode = line_encoder(data.tokenizer, options.data)

@@ -1,7 +1,6 @@
 """Lines to encoded sentences: cut, cleaned, tokenized with word spans, in parallel, cached by `datasets`."""
 
 import itertools
-import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +10,14 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.punctuation import set_aside
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, encode_sentences
+from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, encode_sentences, word_spans
 
 # A text of more characters for each token of the limit is no sentence; it is left out unseen, for tokenizing a giant
 # line takes many times its size. Rarely can such a text have few tokens: a word of over 100 letters is one [UNK].
 CHARACTERS_PER_TOKEN = 100
+COLUMNS = ("input_ids", "atom_spans", "bounds")  # of a sentence, beside its length
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Corpus:
     """Encoded sentences of 1 ... ``max_length`` tokens.
 
     Attributes:
-        rows: columns ``input_ids``, ``atom_spans`` and ``length``; too long sentences are rows without tokens.
+        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (of `set_aside`, where punctuation is left out) and
+            ``length``; too long sentences are rows without tokens.
         kept: ``(num_sentences,)`` long, the rows to use.
         lengths: ``(num_sentences,)`` long, their tokens.
         num_too_long: sentences left out.
@@ -46,10 +48,7 @@ class Corpus:
     def __getitem__(self, sentences: np.ndarray) -> list[dict]:
         """Features for the collator; ``sentences`` count the kept ones."""
         columns = self.rows[self.kept[sentences]]
-        return [
-            {"input_ids": ids, "atom_spans": spans}
-            for ids, spans in zip(columns["input_ids"], columns["atom_spans"], strict=True)
-        ]
+        return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*(columns[name] for name in COLUMNS), strict=True)]
 
 
 def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
@@ -60,7 +59,7 @@ def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Data
     """
     # A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not.
     what = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
-            data.keep_punctuation, data.max_length]  # fmt: skip
+            data.keep_punctuation, data.max_length, COLUMNS]  # fmt: skip
     rows = texts.map(
         partial(encode_column, encode=line_encoder(tokenizer, data)), batched=True, num_proc=data.num_proc,
         remove_columns=texts.column_names, new_fingerprint=Hasher.hash(what), desc="tokenize",
@@ -78,20 +77,19 @@ def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Data
 
 def encode_column(batch: dict[str, list[str]], encode: Callable) -> dict[str, list]:
     sentences = encode(batch["text"])
-    return {name: [sentence[name] for sentence in sentences] for name in ("input_ids", "atom_spans", "length")}
+    return {name: [sentence[name] for sentence in sentences] for name in (*COLUMNS, "length")}
 
 
 def line_encoder(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
-    """Lines to sentences with ``input_ids``, ``atom_spans`` and ``length``; too long ones keep their length only."""
-    punctuation = set() if data.keep_punctuation else punctuation_ids(tokenizer)
+    """Lines to sentences with the columns of `Corpus`; too long ones keep their length only."""
 
     def encode(lines: Iterable[str]) -> list[dict]:
         sentences = sentences_of(lines, data)
         fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
         encoded = encode_sentences(tokenizer, list(itertools.compress(sentences, fits)))
-        rows = zip(encoded["input_ids"], encoded["atom_spans"], strict=True)
+        rows = (dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True))
         return [
-            _within(*without_tokens(*next(rows), punctuation), data.max_length) if fit else _too_long(len(sentence))
+            _within(sentence, next(rows), data) if fit else _too_long(len(sentence))
             for sentence, fit in zip(sentences, fits, strict=True)
         ]
 
@@ -103,33 +101,20 @@ def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
-def punctuation_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Pieces of nothing but punctuation and symbols."""
-    vocabulary = tokenizer.get_vocab().items()
-    return {number for piece, number in vocabulary if is_punctuation(piece.removeprefix("##"))}
+def without_marks(sentence: str, row: dict) -> dict:
+    """A sentence of `encode_sentences` without the punctuation between its words."""
+    kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
+    return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
+            "bounds": bounds}  # fmt: skip
 
 
-def is_punctuation(piece: str) -> bool:
-    return all(unicodedata.category(character)[0] in "PS" for character in piece)
-
-
-def without_tokens(
-    input_ids: list[int], spans: list[tuple[int, int]], left_out: set[int]
-) -> tuple[list[int], list[tuple[int, int]]]:
-    """A sentence without some tokens; spans move along, and end where one of their ends is left out."""
-    if not left_out:
-        return input_ids, spans
-    kept = [token not in left_out for token in input_ids]
-    place = list(itertools.accumulate(kept, initial=0))
-    moved = [(place[first], place[last]) for first, last in spans if kept[first] and kept[last]]
-    return list(itertools.compress(input_ids, kept)), [span for span in moved if span[0] < span[1]]
-
-
-def _within(input_ids: list[int], spans: list[tuple[int, int]], max_length: int) -> dict:
-    if len(input_ids) > max_length:
-        return _too_long(len(input_ids))
-    return {"input_ids": input_ids, "atom_spans": spans, "length": len(input_ids)}
+def _within(sentence: str, row: dict, data: DataOptions) -> dict:
+    row = row | {"bounds": []} if data.keep_punctuation else without_marks(sentence, row)
+    length = len(row["input_ids"])
+    if length > data.max_length:
+        return _too_long(length)
+    return {name: row[name] for name in COLUMNS} | {"length": length}
 
 
 def _too_long(length: int) -> dict:
-    return {"input_ids": [], "atom_spans": [], "length": length}
+    return {name: [] for name in COLUMNS} | {"length": length}

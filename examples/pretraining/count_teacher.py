@@ -10,7 +10,6 @@ Everything is counted on raw text, once, when it is read.
 
 import itertools
 import os
-import unicodedata
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,11 +22,11 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from pretraining.corpus import CHARACTERS_PER_TOKEN, punctuation_ids, sentences_of
+from modeling_fast_r2d2.punctuation import is_mark
+from pretraining.corpus import CHARACTERS_PER_TOKEN, sentences_of
 from pretraining.options import DataOptions
 
 FILE = "unit_counts.safetensors"
-APOSTROPHES = "'’"
 LINES = 50_000  # counted together: a row of the cache is three vocabularies long
 
 
@@ -103,11 +102,8 @@ def _tokens(sentences: list[str], tokenizer: PreTrainedTokenizerBase) -> tuple[n
     """All tokens end to end, which of them begin a sentence, and which are marks between units."""
     encoded = tokenizer(sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True,
                         verbose=False) if sentences else {"input_ids": [], "offset_mapping": []}  # fmt: skip
-    punctuation = punctuation_ids(tokenizer)
-    marks = [
-        [token in punctuation and is_between_units(text, *place) for token, place in zip(ids, places, strict=True)]
-        for text, ids, places in zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    ]
+    marks = ((is_mark(text, *place) for place in places)
+             for text, places in zip(sentences, encoded["offset_mapping"], strict=True))  # fmt: skip
     firsts = ([place == 0 for place in range(len(ids))] for ids in encoded["input_ids"])
     flat = itertools.chain.from_iterable
     return (
@@ -115,19 +111,6 @@ def _tokens(sentences: list[str], tokenizer: PreTrainedTokenizerBase) -> tuple[n
         np.fromiter(flat(firsts), np.bool_),
         np.fromiter(flat(marks), np.bool_),
     )
-
-
-def is_between_units(text: str, start: int, end: int) -> bool:
-    """Whether punctuation at ``text[start:end]`` stands between units, not within a word: ``well-known``, ``3.5``,
-    ``don't``, ``'s``. Scripts without blanks have no such words."""
-    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
-    if not _is_of_a_word(after):
-        return True
-    return not (_is_of_a_word(before) or text[start:end] in APOSTROPHES)
-
-
-def _is_of_a_word(character: str) -> bool:
-    return character.isalnum() and unicodedata.east_asian_width(character) not in "WF"
 
 
 def count_corpus(texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> UnitCounts:

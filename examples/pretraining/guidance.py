@@ -14,35 +14,83 @@ Beside the paper's inputs, `FastR2D2ForPreTraining.forward` is asked for these, 
 """
 
 import inspect
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from modeling_fast_r2d2.embedding import evaluation
 from pretraining.count_teacher import CountTeacher
 from pretraining.settings import Settings, Stage
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 
-def forward_arguments(settings: Settings, batch: dict[str, Tensor], teacher: CountTeacher | None) -> dict:
-    """What a batch is given to the model with, besides itself.
+@dataclass
+class CollatorWithBounds(DataCollatorForFastR2D2):
+    """Adds ``bounds`` ``(batch, seq_len - 1)`` bool, where punctuation was left out."""
+
+    def __call__(self, features: list[dict]) -> dict[str, Tensor]:
+        batch = super().__call__(features)
+        rows, length = batch["input_ids"].shape
+        bounds = torch.zeros(rows, length - 1, dtype=torch.bool)
+        for row, feature in enumerate(features):
+            bounds[row, feature.get("bounds", [])] = True
+        return batch | {"bounds": bounds}
+
+
+class Guide:
+    """Split scores beside those that the model would go by itself.
 
     Args:
-        batch: on the model's device, with ``input_ids`` ``(batch, seq_len)``.
-        teacher: may be None where ``settings.need_counts`` is False.
+        teacher: may be None where no setting needs counts.
+        model: whose parser is asked, not wrapped for data-parallel training.
     """
-    arguments: dict = {}
-    scores = teacher(batch["input_ids"]) if settings.need_counts else None
-    share = settings.share_of_counts
+
+    def __init__(self, teacher: CountTeacher | None, model):
+        self.teacher, self.model = teacher, model
+
+    def arguments(self, settings: Settings, batch: dict[str, Tensor]) -> dict:
+        """What ``forward`` is given for a batch, the batch included.
+
+        Args:
+            batch: of `CollatorWithBounds`, on the model's device.
+        """
+        batch = dict(batch)
+        bonus = settings.bounds_bonus * batch.pop("bounds")
+        scores = {name: self._scores(name, batch) + bonus for name in sorted(_scorers(settings))}
+        share = settings.share_of_counts
+        arguments: dict = {}
+        if share == 1 or settings.bounds_bonus:
+            arguments["chart_scores"] = scores["counts" if share == 1 else "parser"]
+        if 0 < share < 1:
+            rows = (torch.rand(len(bonus)) < share).to(bonus.device)
+            by_parser = arguments.get("chart_scores")
+            mixed = scores["counts"] if by_parser is None else scores["counts"].where(rows[:, None], by_parser)
+            arguments = {"chart_scores": mixed} | ({"chart_rows": rows} if by_parser is None else {})
+        if settings.choice_loss:
+            arguments["choice_scores"] = scores[settings.choice_scores]
+        if not settings.lm_trains_choice:
+            arguments["lm_trains_choice"] = False
+        if settings.height_penalty:
+            arguments["height_threshold"] = settings.height_threshold
+        return batch | arguments
+
+    def _scores(self, name: str, batch: dict[str, Tensor]) -> Tensor:
+        """``(batch, seq_len - 1)`` float32."""
+        if name == "counts":
+            return self.teacher(batch["input_ids"])
+        with evaluation(self.model):
+            return self.model.parse(**batch).split_scores.float()
+
+
+def _scorers(settings: Settings) -> set[str]:
+    """Whose scores are needed beside the parser's in the model's own forward pass."""
+    share, scorers = settings.share_of_counts, set()
     if share > 0:
-        arguments["chart_scores"] = scores
-        if share < 1:
-            arguments["chart_rows"] = (torch.rand(len(scores)) < share).to(scores.device)
-    if settings.choice_loss:
-        arguments["choice_scores"] = scores
-    if not settings.lm_trains_choice:
-        arguments["lm_trains_choice"] = False
-    if settings.height_penalty:
-        arguments["height_threshold"] = settings.height_threshold
-    return arguments
+        scorers.add("counts")
+    if settings.bounds_bonus and share < 1:
+        scorers.add("parser")
+    return scorers | ({settings.choice_scores} if settings.choice_loss else set())
 
 
 def check_arguments(stages: tuple[Stage, ...], forward) -> None:
@@ -56,7 +104,7 @@ def check_arguments(stages: tuple[Stage, ...], forward) -> None:
 def arguments_of(stage: Stage) -> set[str]:
     """Names of the arguments that a stage may ask for."""
     wanted = {
-        "chart_scores": any(stage.ends("share_of_counts")),
+        "chart_scores": any(stage.ends("share_of_counts") + stage.ends("bounds_bonus")),
         "chart_rows": "counts_share" in stage.values,
         "choice_scores": any(stage.ends("choice_loss")),
         "lm_trains_choice": not all(stage.ends("lm_trains_choice")),

@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerBase
 from pretraining.batches import Limits, Step
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
-from pretraining.count_teacher import CountTeacher
 from pretraining.display import Display
+from pretraining.guidance import Guide
 from pretraining.optimisation import learning_rates
 from pretraining.options import Options
 from pretraining.progress import Progress
@@ -49,7 +49,7 @@ class Run:
     schedule: torch.optim.lr_scheduler.LRScheduler
     epochs: object
     plan: Plan
-    teacher: CountTeacher | None
+    guide: Guide
     num_steps: int
     evaluate: Callable[[int], dict]
     checkpoints: Checkpoints
@@ -116,7 +116,7 @@ def advance(run: Run, step: Step, counts: Counts) -> None:
         settings = replace(settings, tree_weight=0.0)
     set_window(run, settings)
     outcome = take_step(
-        run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.teacher
+        run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.guide
     )
     run.schedule.step()
     count_step(run, outcome, counts, time.monotonic() - run.clock)

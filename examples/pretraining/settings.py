@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args, get_type_hints
 
-CHART_SCORES = ("parser", "counts", "mixed")
+WORDS = {"chart_scores": ("parser", "counts", "mixed"), "choice_scores": ("counts", "parser")}
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,9 @@ class Settings:
             of the sentences the latter. The model's noise is added to either.
         counts_share: 0 ... 1, with ``"mixed"``.
         choice_loss: weight of the cross entropy between the encoder's choice among a cell's candidates and the one
-            that counts split first, a mean over cells of two or more candidates.
+            that ``choice_scores`` split first, a mean over cells of two or more candidates.
+        choice_scores: ``"counts"`` or the ``"parser"``'s own.
+        bounds_bonus: nats by which both kinds of scores are higher where punctuation was left out, quotes apart.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` of the chart's trees.
         height_threshold: 0 ... 1.
@@ -32,6 +34,8 @@ class Settings:
     chart_scores: str = "parser"
     counts_share: float = 1.0
     choice_loss: float = 0.0
+    choice_scores: str = "counts"
+    bounds_bonus: float = 0.0
     lm_trains_choice: bool = True
     height_penalty: float = 0.0
     height_threshold: float = 0.35
@@ -48,7 +52,7 @@ class Settings:
 
     @property
     def need_counts(self) -> bool:
-        return self.chart_scores != "parser" or self.choice_loss > 0
+        return self.chart_scores != "parser" or (self.choice_loss > 0 and self.choice_scores == "counts")
 
 
 PAPERS = Settings()
@@ -112,8 +116,8 @@ def _check(name: str, value: object) -> None:
     for part in value if isinstance(value, Ramp) else [value]:
         if type(part) is not kind and not (kind is float and type(part) is int):
             raise ValueError(f"{name} must be {_wanted(kind)}, got {part!r}")
-        if kind is str and part not in CHART_SCORES:
-            raise ValueError(f"{name} must be one of {', '.join(CHART_SCORES)}, got {part!r}")
+        if kind is str and part not in WORDS[name]:
+            raise ValueError(f"{name} must be one of {', '.join(WORDS[name])}, got {part!r}")
         least, most = (1 if kind is int else 0), (1 if name in AT_MOST_ONE else math.inf)
         if kind in (int, float) and not (least <= part <= most and math.isfinite(part)):
             raise ValueError(f"{name} must be >= {least}{f' and <= {most}' if most == 1 else ''}, got {part}")

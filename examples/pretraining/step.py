@@ -10,8 +10,7 @@ from accelerate.utils import send_to_device
 from torch import Tensor
 
 from pretraining.batches import Step
-from pretraining.count_teacher import CountTeacher
-from pretraining.guidance import forward_arguments, loss_weights
+from pretraining.guidance import Guide, loss_weights
 from pretraining.optimisation import LOSSES, clip_gradients, forget_gradients, objective, per_loss
 from pretraining.settings import PAPERS, Settings
 
@@ -51,7 +50,7 @@ def take_step(
     counts: Counts,
     max_grad_norm: float,
     settings: Settings = PAPERS,
-    teacher: CountTeacher | None = None,
+    guide: Guide | None = None,
 ) -> Outcome:
     """Forward, backward and update; the objective depends on neither accumulation nor the number of processes."""
     weights = loss_weights(settings)
@@ -60,7 +59,7 @@ def take_step(
         is_last = number == len(step.batches)
         with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
             batch = send_to_device(batch, accelerator.device)
-            batch_sums = loss_sums(model, batch | forward_arguments(settings, batch, teacher))
+            batch_sums = loss_sums(model, guide.arguments(settings, batch) if guide else batch)
             if not step.num_sentences:
                 batch_sums = 0 * batch_sums
             share = objective(batch_sums, counts.tokens, counts.sentences, accelerator.num_processes, weights)

@@ -5,9 +5,10 @@ import pytest
 from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 
-from pretraining.corpus import encode_corpus, without_tokens
+from pretraining.corpus import encode_corpus
 from pretraining.options import DataOptions
 from pretraining.texts import read_texts
+from tokenization_fast_r2d2 import train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +125,15 @@ def test_punctuation_can_be_left_out(tmp_path, tokenizer):
     corpus = encode_corpus(read_texts(data), tokenizer, data)
     [only] = corpus[np.arange(len(corpus.kept))]
     assert "cat" in tokenizer.decode(only["input_ids"]) and "," not in tokenizer.decode(only["input_ids"])
+    pieces = tokenizer.convert_ids_to_tokens(only["input_ids"])
+    assert only["bounds"] == [pieces.index("cat")] and len(pieces) == corpus.lengths[0]
 
 
-def test_spans_move_when_tokens_are_left_out():
-    ids, spans = [5, 1, 6, 7, 1, 8, 1, 9], [(2, 3), (3, 5), (5, 6), (0, 7)]
-    assert without_tokens(ids, spans, {1}) == ([5, 6, 7, 8, 9], [(1, 2), (2, 3), (0, 4)])
-    assert without_tokens(ids, spans, set()) == (ids, spans)
+def test_words_with_punctuation_inside_stay_whole(tmp_path):
+    text = "the cat's , and the-cat"
+    (tmp_path / "p.txt").write_text(text + "\n", encoding="utf-8")
+    tokenizer = train_tokenizer([text] * 2, 300, show_progress=False)
+    data = DataOptions(corpus=[str(tmp_path / "p.txt")], keep_punctuation=False)
+    [only] = encode_corpus(read_texts(data), tokenizer, data)[np.array([0])]
+    whole = [only["input_ids"][first : last + 1] for first, last in only["atom_spans"]]
+    assert [tokenizer.decode(ids).replace(" ", "") for ids in whole] == ["cat's", "the-cat"]

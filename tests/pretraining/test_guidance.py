@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.batches import Step
 from pretraining.count_teacher import CountTeacher, UnitCounts
-from pretraining.guidance import arguments_of, check_arguments, forward_arguments, loss_weights
+from pretraining.guidance import CollatorWithBounds, Guide, arguments_of, check_arguments, loss_weights
 from pretraining.optimisation import make_optimizer, objective
 from pretraining.options import TrainingOptions
 from pretraining.settings import Ramp, Settings, Stage
@@ -26,27 +27,75 @@ def teacher():
     return CountTeacher(UnitCounts(*counts), skew=1.0)
 
 
-def test_the_papers_settings_ask_for_nothing(a_batch):
-    assert forward_arguments(Settings(), a_batch, None) == {}
+@pytest.fixture
+def guided(a_batch):
+    """A batch with places of punctuation, the first two split points of each sentence."""
+    bounds = torch.zeros(len(a_batch["input_ids"]), a_batch["input_ids"].shape[1] - 1, dtype=torch.bool)
+    bounds[:, :2] = True
+    return a_batch | {"bounds": bounds}
+
+
+def asked(guide, settings, batch):
+    """Arguments beside the batch's own."""
+    arguments = guide.arguments(settings, batch)
+    return {name: value for name, value in arguments.items() if name not in batch}
+
+
+def test_the_papers_settings_ask_for_nothing(guided):
+    arguments = Guide(None, None).arguments(Settings(), guided)
+    assert arguments.keys() == guided.keys() - {"bounds"}
     assert arguments_of(Stage("", 1)) == set()
 
 
-def test_settings_become_arguments(a_batch, teacher):
-    scores = teacher(a_batch["input_ids"])
-    [(name, found)] = forward_arguments(Settings(chart_scores="counts"), a_batch, teacher).items()
+def test_settings_become_arguments(guided, teacher):
+    scores, guide = teacher(guided["input_ids"]), Guide(teacher, None)
+    [(name, found)] = asked(guide, Settings(chart_scores="counts"), guided).items()
     assert name == "chart_scores" and torch.equal(found, scores)
-    arguments = forward_arguments(Stage("", 1, None, TAUGHT).at(0.5), a_batch, teacher)
+    arguments = asked(guide, Stage("", 1, None, TAUGHT).at(0.5), guided)
     assert arguments.keys() == arguments_of(Stage("", 1, None, TAUGHT))
     assert torch.equal(arguments["choice_scores"], scores) and torch.equal(arguments["chart_scores"], scores)
     assert arguments["lm_trains_choice"] is False and arguments["height_threshold"] == 0.35
 
 
 def test_the_share_of_counts_is_one_of_sentences(teacher):
-    batch = {"input_ids": torch.ones(4000, 2, dtype=torch.long)}
-    rows = forward_arguments(Settings("mixed", counts_share=0.3), batch, teacher)["chart_rows"]
+    ids = torch.ones(4000, 2, dtype=torch.long)
+    batch, guide = {"input_ids": ids, "bounds": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, None)
+    rows = asked(guide, Settings("mixed", counts_share=0.3), batch)["chart_rows"]
     assert rows.dtype == torch.bool and rows.float().mean() == pytest.approx(0.3, abs=0.03)
-    assert "chart_scores" not in forward_arguments(Settings("mixed", counts_share=0.0), batch, teacher)
-    assert "chart_rows" not in forward_arguments(Settings("mixed", counts_share=1.0), batch, teacher)
+    assert "chart_scores" not in asked(guide, Settings("mixed", counts_share=0.0), batch)
+    assert "chart_rows" not in asked(guide, Settings("mixed", counts_share=1.0), batch)
+
+
+def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
+    tiny_model.train()
+    guide, bonus = Guide(teacher, tiny_model), 3.0 * guided["bounds"]
+    own = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
+    tiny_model.train()
+    by_counts = asked(guide, Settings("counts", choice_loss=1, bounds_bonus=3), guided)
+    assert torch.equal(by_counts["chart_scores"], teacher(guided["input_ids"]) + bonus)
+    assert torch.equal(by_counts["choice_scores"], by_counts["chart_scores"])
+    settings = Settings(choice_loss=1, choice_scores="parser", bounds_bonus=3)
+    by_parser = asked(guide, settings, guided)
+    assert by_parser.keys() == arguments_of(
+        Stage("", 1, None, {"choice_loss": 1, "choice_scores": "parser", "bounds_bonus": 3})
+    )
+    assert torch.equal(by_parser["choice_scores"], by_parser["chart_scores"]) and tiny_model.training
+    assert torch.allclose(by_parser["chart_scores"], own + bonus) and not by_parser["chart_scores"].requires_grad
+    mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]
+    for row in range(len(mixed)):
+        assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))
+
+
+def test_batches_know_where_punctuation_stood(tokenizer_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    features = [
+        {"input_ids": [1, 2, 3], "bounds": [1]},
+        {"input_ids": [1, 2, 3, 4], "bounds": [0, 2]},
+        {"input_ids": [1]},
+    ]
+    batch = CollatorWithBounds(tokenizer)(features)
+    assert batch["bounds"].tolist() == [[False, True, False], [True, False, True], [False] * 3]
+    assert CollatorWithBounds(tokenizer)(features[2:])["bounds"].shape == (1, 0)
 
 
 def test_a_stage_that_the_model_cannot_serve_is_refused(tiny_model):
@@ -81,13 +130,17 @@ class Served(FastR2D2ForPreTraining):
         return output
 
 
-def test_a_step_weighs_what_a_stage_asks_for(tiny_config, a_batch, teacher):
+def test_a_step_weighs_what_a_stage_asks_for(tiny_config, guided, teacher):
     model, accelerator = Served(tiny_config), Accelerator(cpu=True)
     optimizer = accelerator.prepare(make_optimizer(model, TrainingOptions()))
-    tokens = int(a_batch["attention_mask"].sum())
-    step, counts = Step([a_batch], tokens, 5), Counts(tokens, 5, 0, {})
+    tokens = int(guided["attention_mask"].sum())
+    step, counts = Step([guided], tokens, 5), Counts(tokens, 5, 0, {})
     settings = Settings(chart_scores="counts", choice_loss=0.5, height_penalty=2.0)
-    losses = take_step(accelerator, model, optimizer, step, counts, 1.0, settings, teacher).losses
-    assert losses["choice_loss"] == pytest.approx(teacher(a_batch["input_ids"]).mean().abs().item())
+    losses = take_step(accelerator, model, optimizer, step, counts, 1.0, settings, Guide(teacher, model)).losses
+    assert losses["choice_loss"] == pytest.approx(teacher(guided["input_ids"]).mean().abs().item())
     assert losses["height_loss"] == pytest.approx(losses["tree_loss"]) and model.seen is not None
-    assert take_step(accelerator, model, optimizer, step, counts, 1.0).losses.keys() == {"lm_loss", "tree_loss"}
+    guide = Guide(None, model)
+    assert take_step(accelerator, model, optimizer, step, counts, 1.0, guide=guide).losses.keys() == {
+        "lm_loss",
+        "tree_loss",
+    }

@@ -84,7 +84,10 @@ def test_without_stages_all_is_the_papers():
         ("stages: [{name: a}]", "stage 1 (a): a stage is as long as either steps or tokens"),
         ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
         ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
-        ("stages: [{steps: 3}, {steps: 3, window: 2}]", "stage 2: a stage has no window; there are chart_scores"),
+        (
+            "stages: [{steps: 3}, {steps: 3, window: 2}]",
+            "stage 2: a stage has no window; there are bounds_bonus, chart_scores",
+        ),
         ("stages: [{steps: 3, window_size: 2.5}]", "window_size must be a whole number, got 2.5"),
         ("stages: [{steps: 3, window_size: true}]", "window_size must be a whole number, got True"),
         ("stages: [{steps: 3, window_size: {from: 1, to: 3}}]", "window_size holds throughout a stage"),
