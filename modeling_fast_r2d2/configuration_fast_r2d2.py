@@ -1,5 +1,7 @@
 """Configuration of Fast-R2D2 models."""
 
+import math
+
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
@@ -41,6 +43,9 @@ class FastR2D2Config(PreTrainedConfig):
         nested_spans: Honour nested span constraints level by level instead of through their union only.
         constrain_chart: Keep span constraints whole in the chart's trees as well as in the parser's; the original does
             not.
+        punctuation: What parsing does with punctuation between words: ``"keep"`` shows it to the
+            model, ``"aside"`` takes it out before, for models that learnt without, and puts it back into the trees.
+        bounds_bonus: With ``"aside"``, nats by which they raise the split scores where punctuation stood, quotes apart.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
@@ -56,9 +61,9 @@ class FastR2D2Config(PreTrainedConfig):
             language model, sentence pair.
 
     Raises:
-        ValueError: for sizes below 1, negative weights, heads that do not divide ``hidden_size``, token ids outside the
-            vocabulary, and unknown ``encoding``, ``parser_type``, ``tree_objective``, ``composition_kernels`` or
-            ``hidden_act``.
+        ValueError: for sizes below 1, negative weights, an unknown ``punctuation``, heads that do not divide
+            ``hidden_size``, token ids outside the vocabulary, and unknown ``encoding``, ``parser_type``,
+            ``tree_objective``, ``composition_kernels`` or ``hidden_act``.
     """
 
     model_type = "fast_r2d2"
@@ -98,6 +103,8 @@ class FastR2D2Config(PreTrainedConfig):
     choice_noise: float = 1.0
     nested_spans: bool = False
     constrain_chart: bool = False
+    punctuation: str = "keep"
+    bounds_bonus: float = 0.0
     tie_decoder: bool = True
     tree_objective: str = "exact"
     num_tree_samples: int = 256
@@ -123,6 +130,7 @@ class FastR2D2Config(PreTrainedConfig):
         self._check_sizes()
         self._check_choices()
         self._check_token_ids()
+        check_punctuation(self.punctuation, self.bounds_bonus)
 
     def _check_sizes(self):
         for name in (
@@ -169,4 +177,12 @@ class FastR2D2Config(PreTrainedConfig):
                 )
 
 
-__all__ = ["FastR2D2Config"]
+def check_punctuation(punctuation: str, bounds_bonus: float) -> None:
+    """Raise ValueError for what cannot be."""
+    if punctuation not in ("keep", "aside"):
+        raise ValueError(f"punctuation must be keep or aside, got {punctuation!r}")
+    if not 0 <= bounds_bonus < math.inf:
+        raise ValueError(f"bounds_bonus must be >= 0 and finite, got {bounds_bonus}")
+
+
+__all__ = ["FastR2D2Config", "check_punctuation"]

@@ -86,12 +86,13 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         attention_mask: Tensor | None = None,
         atom_spans: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        split_scores: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
         """The parser's trees, without encoding anything; every model has a parser. Arguments and errors as for
-        `FastR2D2Model`."""
+        `FastR2D2Model`; ``split_scores`` take the place of the parser's."""
         sentences = self._read(input_ids, attention_mask)
         nesting = self._nesting(atom_spans, sentences)
-        scores = self.base_model.parser(input_ids, sentences.lengths)
+        scores = self.base_model.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
         check_split_scores(scores, sentences)
         ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
         spans = tree_spans(ranks, sentences.lengths, self.config.composition_kernels)

@@ -2,11 +2,10 @@
 
 import copy
 
-import torch
 from transformers import Pipeline
 
-from .trees import BinaryTree
-from .words import batches_by_length, encode_sentences
+from .reading import ReadSentence, pad_batch, read_sentences
+from .words import batches_by_length
 
 
 class ConstituencyParsingPipeline(Pipeline):
@@ -64,28 +63,27 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def preprocess(self, sentence: str) -> dict:
         _check(sentence)
-        row = {name: rows[0] for name, rows in encode_sentences(self.tokenizer, [sentence]).items()}
-        ids = torch.tensor([row["input_ids"]])
-        return {
-            "input_ids": ids,
-            "attention_mask": torch.ones_like(ids),
-            # Batches are padded with zeros: spans of the first token alone, which ask for nothing.
-            "atom_spans": torch.tensor([row["atom_spans"]], dtype=torch.long).view(1, -1, 2),
-            "word_ids": row["word_ids"],
-            "words": row["words"],
-        }
+        aside = self.model.config.punctuation == "aside"
+        [read] = read_sentences(self.tokenizer, [sentence], set_marks_aside=aside)
+        # Batches are padded with zeros: spans of the first token alone, which ask for nothing.
+        batch = pad_batch([read])
+        batch["atom_spans"] = batch["atom_spans"].view(1, -1, 2)
+        return batch | {"sentence": read}
 
     def _forward(self, inputs: dict, encoding: str = "forced") -> dict:
-        kept = {name: inputs.pop(name) for name in ("word_ids", "words")}
+        sentence, bounds, bonus = inputs.pop("sentence"), inputs.pop("bounds"), self.model.config.bounds_bonus
+        if bonus and bounds.any():
+            scores = self.model.parse(**inputs).split_scores
+            inputs["split_scores"] = scores + bonus * bounds.to(scores)
         if encoding == "forced":
-            return {"spans": self.model.parse(**inputs).spans, **kept}
+            return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
         if not hasattr(self.model.base_model, "composition"):
             raise ValueError(f"{type(self.model).__name__} has no encoder for encoding={encoding!r}; load AutoModel")
-        return {"spans": self.model.base_model(**inputs, encoding=encoding).spans, **kept}
+        return {"spans": self.model.base_model(**inputs, encoding=encoding).spans, "sentence": sentence}
 
     def postprocess(self, outputs: dict) -> dict:
-        tree = BinaryTree.from_spans(outputs["spans"][0]).to_words(outputs["word_ids"])
-        words = outputs["words"]
+        sentence: ReadSentence = outputs["sentence"]
+        tree, words = sentence.tree(outputs["spans"][0]), sentence.leaves
         return {
             "brackets": tree.brackets(words),
             "words": words,

@@ -1,4 +1,4 @@
-"""Punctuation that is set aside before parsing, and what it tells about constituents.
+"""Punctuation that is set aside before parsing, what it tells about constituents, and how it comes back into trees.
 
 Treebanks are scored without punctuation, and so parsers from raw text learn without it. But commas, brackets and the
 like stand where constituents end (Spitkovsky et al., 2011, W11-0303), which training and parsing can use.
@@ -8,10 +8,20 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .trees import BinaryTree
+
 APOSTROPHES = "'’"
 QUOTES = "\"'`´“”„‟‘’‚‛«»‹›"  # speech ends before them or after them: they bound, but do not tell what
 SYMBOLS = "%‰&@#*/\\§†‡•·"  # punctuation by their category, read as words
 JOINTS = "&@/*\\"  # of these, what makes one word of those on both sides: AT&T, and/or
+BRACKETS = {
+    "-lrb-": "(",
+    "-rrb-": ")",
+    "-lcb-": "{",
+    "-rcb-": "}",
+    "-lsb-": "[",
+    "-rsb-": "]",
+}  # as treebanks have them
 
 
 class SetAside(NamedTuple):
@@ -42,7 +52,7 @@ def set_aside(text: str, offsets: Sequence[tuple[int, int]], word_ids: Sequence[
     bounds: list[int] = []
     for piece, (start, end) in enumerate(offsets):
         if is_mark(text, start, end):
-            if kept and text[start:end] not in QUOTES:
+            if kept and not is_quote(text[start:end]):
                 bounds.append(len(kept) - 1)
             continue
         goes_on = bool(kept) and (
@@ -51,6 +61,37 @@ def set_aside(text: str, offsets: Sequence[tuple[int, int]], word_ids: Sequence[
         words.append(words[-1] + (not goes_on) if kept else 0)
         kept.append(piece)
     return SetAside(kept, words, sorted({bound for bound in bounds if bound < len(kept) - 1}))
+
+
+def put_back(tree: BinaryTree, places: Sequence[int], opens: Sequence[bool]) -> BinaryTree:
+    """The tree over words and marks of a tree over the words.
+
+    A mark becomes the sister of the widest constituent that ends before it or, if it opens, that begins behind it; all
+    other constituents stay. Marks at the ends of the sentence are sisters of all of it, those at its end the higher.
+
+    Args:
+        tree: over the words.
+        places: for each mark, in order, how many words stand before it.
+        opens: for each, whether it belongs to what follows, as ``(`` does.
+    """
+    marks = [[] for _ in range(tree.num_leaves + 1)]
+    for place, is_opening in zip(places, opens, strict=True):
+        marks[place].append(is_opening)
+    order: list[tuple[float, float]] = []  # of the split points: the least splits first
+    for place, here in enumerate(marks):
+        if place == 0:
+            order += [(-1, number) for number in range(len(here))]
+        elif place == tree.num_leaves:
+            order += [(-2, -number) for number in range(len(here))]
+        else:
+            order += _around(tree.depths[place - 1], here)
+    return BinaryTree.from_order(order)
+
+
+def _around(depth: int, opens: list[bool]) -> list[tuple[float, float]]:
+    """The split points between two words with marks between them, of which one is the words' own."""
+    closing = opens.index(True) if True in opens else len(opens)
+    return [(depth, closing - number if number < closing else number - closing) for number in range(len(opens) + 1)]
 
 
 def is_mark(text: str, start: int, end: int) -> bool:
@@ -74,6 +115,27 @@ def is_punctuation(piece: str) -> bool:
     )
 
 
+def is_opening(mark: str, num_before: int = 0) -> bool:
+    """Whether a mark belongs to what follows it: brackets and quotes that open.
+
+    Args:
+        num_before: how many equal marks stand before it. Of quotes that look alike on both sides, every other opens.
+    """
+    mark = plain(mark)
+    if set(mark) == {'"'}:
+        return num_before % 2 == 0
+    return mark[0] == "`" or unicodedata.category(mark[0]) in ("Ps", "Pi")
+
+
+def is_quote(mark: str) -> bool:
+    return all(character in QUOTES for character in mark)
+
+
+def plain(word: str) -> str:
+    """A bracket of a treebank as it is: ``(`` for ``-LRB-``."""
+    return BRACKETS.get(word.lower(), word)
+
+
 def _are_one_word(text: str, first: tuple[int, int], second: tuple[int, int]) -> bool:
     """Pieces side by side, one of them punctuation within a word."""
     return first[1] == second[0] and any(_is_within_word(text, *place) for place in (first, second))
@@ -89,4 +151,4 @@ def _is_of_a_word(character: str) -> bool:
     return character.isalnum() and unicodedata.east_asian_width(character) not in "WF"
 
 
-__all__ = ["SetAside", "is_mark", "is_punctuation", "set_aside"]
+__all__ = ["SetAside", "is_mark", "is_opening", "is_punctuation", "is_quote", "plain", "put_back", "set_aside"]

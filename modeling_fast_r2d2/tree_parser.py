@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from .configuration_fast_r2d2 import check_punctuation
 from .embedding import evaluation
 from .modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
+from .reading import ReadSentence, pad_batch, read_sentences
 from .trees import BinaryTree
-from .words import batches_by_length, encode_sentences, pad_spans, show_all_words
+from .words import batches_by_length
 
 # How each method asks the model for its trees; None asks the parser alone, without encoding anything.
 METHODS: dict[str, dict[str, str] | None] = {
@@ -44,11 +44,16 @@ class TreeParser:
             R2D2's by ``"heuristic"`` pruning.
         pieces: trees over word pieces, not words.
         keep_words: constrain the parser to trees in which every word is a constituent.
+        punctuation: ``"aside"`` takes the punctuation between words out before the model sees them, as it learnt to
+            read, and puts it back into the tree (`put_back`); ``"keep"`` shows it. None is as ``config.punctuation``.
+        bounds_bonus: nats by which split scores are higher where punctuation was set aside, quotes apart; None is
+            ``config.bounds_bonus``.
         with_vectors: also give the roots' vectors, along the tree of ``"parser"``, else of the chart.
         batch_tokens: tokens parsed at once, padding included; at least one sentence.
 
     Raises:
-        ValueError: for another method, a ``batch_tokens`` below 1, or a model without the encoder it needs.
+        ValueError: for another method or ``punctuation``, a ``batch_tokens`` below 1, a bonus that is negative, or a
+            model without the encoder it needs.
     """
 
     def __init__(
@@ -59,6 +64,8 @@ class TreeParser:
         *,
         pieces: bool = False,
         keep_words: bool = True,
+        punctuation: str | None = None,
+        bounds_bonus: float | None = None,
         with_vectors: bool = False,
         batch_tokens: int = 8192,
     ):
@@ -72,6 +79,9 @@ class TreeParser:
         self.model, self.tokenizer = model, tokenizer
         self.pieces, self.keep_words, self.with_vectors = pieces, keep_words, with_vectors
         self.batch_tokens = batch_tokens
+        self.punctuation = model.config.punctuation if punctuation is None else punctuation
+        self.bounds_bonus = model.config.bounds_bonus if bounds_bonus is None else bounds_bonus
+        check_punctuation(self.punctuation, self.bounds_bonus)
 
     @classmethod
     def from_pretrained(cls, checkpoint: str, method: str = "parser", device: str = "cpu", **options) -> "TreeParser":
@@ -90,40 +100,39 @@ class TreeParser:
             sentences: texts, or lists of words if ``is_split_into_words``. One without text is one ``[UNK]``. Given
                 words that the tokenizer would drop are shown to the model as unknown, so that each is a leaf.
         """
-        shown = show_all_words(self.tokenizer, sentences) if is_split_into_words else sentences
-        encoded = encode_sentences(self.tokenizer, shown, is_split_into_words=is_split_into_words)
-        if is_split_into_words:
-            encoded["words"] = [list(words) or [self.tokenizer.unk_token] for words in sentences]
+        read = read_sentences(
+            self.tokenizer, sentences, is_split_into_words=is_split_into_words,
+            set_marks_aside=self.punctuation == "aside",
+        )  # fmt: skip
         results: list[ParsedSentence | None] = [None] * len(sentences)
-        for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], batch_tokens=self.batch_tokens):
-            for row, *output in zip(rows, *self._run(encoded, rows), strict=True):
-                results[row] = self._result(encoded, row, *output)
+        lengths = [len(sentence.input_ids) for sentence in read]
+        for rows in batches_by_length(lengths, batch_tokens=self.batch_tokens):
+            batch = [read[row] for row in rows]
+            for row, sentence, *output in zip(rows, batch, *self._run(batch), strict=True):
+                results[row] = self._result(sentence, *output)
         return results
 
-    def _run(self, encoded: dict[str, list], rows: list[int]) -> tuple[np.ndarray, np.ndarray, Sequence]:
+    def _run(self, sentences: list[ReadSentence]) -> tuple[np.ndarray, np.ndarray, Sequence]:
         """Spans, split scores and vectors of some sentences."""
-        ids = [torch.tensor(encoded["input_ids"][row]) for row in rows]
-        batch: dict[str, Tensor] = {"input_ids": torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)}
-        lengths = torch.tensor([len(row) for row in ids])
-        batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
-        if self.keep_words:
-            batch["atom_spans"] = pad_spans([encoded["atom_spans"][row] for row in rows])
+        batch = pad_batch(sentences, self.keep_words)
+        bounds = batch.pop("bounds")
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         with evaluation(self.model):
+            if self.bounds_bonus and bounds.any():
+                scores = self.model.parse(**batch).split_scores
+                batch["split_scores"] = scores + self.bounds_bonus * bounds.to(scores)
             is_parser = self.arguments is None
             output = self.model.parse(**batch) if is_parser else self.model.base_model(**batch, **self.arguments)
-        vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(rows)
+        vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)
         return output.spans.cpu().numpy(), output.split_scores.float().cpu().numpy(), vectors
 
-    def _result(self, encoded, row: int, spans: np.ndarray, scores: np.ndarray, vector) -> ParsedSentence:
-        word_ids = encoded["word_ids"][row]
-        tree, scores = BinaryTree.from_spans(spans[: len(word_ids) - 1]), scores[: len(word_ids) - 1]
+    def _result(self, sentence: ReadSentence, spans: np.ndarray, scores: np.ndarray, vector) -> ParsedSentence:
+        word_ids = sentence.piece_word_ids
         if self.pieces:
-            leaves = self.tokenizer.convert_ids_to_tokens(encoded["input_ids"][row])
-            return ParsedSentence(tree, leaves, scores, word_ids, vector)
-        between = [k for k in range(len(word_ids) - 1) if word_ids[k] != word_ids[k + 1]]
-        words = sorted(set(word_ids))
-        return ParsedSentence(tree.to_words(word_ids), encoded["words"][row], scores[between], words, vector)
+            sentence = sentence.over_pieces(self.tokenizer.convert_ids_to_tokens(sentence.input_ids))
+        else:
+            word_ids = sorted(set(word_ids))
+        return ParsedSentence(sentence.tree(spans), sentence.leaves, sentence.scores(scores), word_ids, vector)
 
 
 __all__ = ["METHODS", "ParsedSentence", "TreeParser"]

@@ -54,6 +54,11 @@ class BinaryTree:
             spans.pop()
         return cls(tuple(spans))
 
+    @classmethod
+    def from_order(cls, order: Sequence) -> "BinaryTree":
+        """The tree whose spans each split where ``order``, one entry a split point, is least; ties go to the left."""
+        return cls(_spans_by_order(order))
+
     @property
     def num_leaves(self) -> int:
         return len(self.spans) + 1
@@ -162,7 +167,7 @@ class BinaryTree:
         if all(i is not None and j is not None for i, j in spans):  # no constituent ends within a word
             return self if len(spans) == len(self.spans) else BinaryTree(tuple(spans))
         order = [(self.depths[k], self.spans[k][0] - self.spans[k][1], k) for k in between]
-        return BinaryTree(_spans_by_order(order))
+        return BinaryTree.from_order(order)
 
     def draw(self, words: Sequence[str] | None = None, width: int | None = None) -> str:
         """A drawing for the terminal, its words in the order of the sentence.
@@ -209,7 +214,7 @@ def _columns(text: str) -> int:
     )
 
 
-def _spans_by_order(order: list[tuple]) -> tuple[Span, ...]:
+def _spans_by_order(order: Sequence) -> tuple[Span, ...]:
     """Split every span where ``order`` is least: each reaches to the nearest smaller ones on either side."""
     first, last, stack = [0] * len(order), [len(order)] * len(order), []
     for k, key in enumerate(order):

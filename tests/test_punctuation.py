@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.punctuation import is_mark, is_punctuation, set_aside
+from modeling_fast_r2d2 import BinaryTree
+from modeling_fast_r2d2.punctuation import is_mark, is_opening, is_punctuation, put_back, set_aside
 
 
 def pieces_of(text):
@@ -61,3 +62,59 @@ def test_what_is_left_is_in_order_and_nothing_else_is_lost(text):
     for bound in bounds:  # a mark lies between, and no word goes on over it
         between = text[offsets[kept[bound]][1] : offsets[kept[bound + 1]][0]]
         assert any(map(is_punctuation, between)) and words[bound] != words[bound + 1]
+
+
+@st.composite
+def trees_with_marks(draw):
+    """A tree, and marks by how many of its words stand before them and whether they open."""
+    order = draw(st.lists(st.floats(0, 1), max_size=6, unique=True))
+    marks = draw(st.lists(st.tuples(st.integers(0, len(order) + 1), st.booleans()), max_size=6))
+    places, opens = zip(*sorted(marks, key=lambda mark: mark[0]), strict=True) if marks else ((), ())
+    return BinaryTree.from_order(order), places, opens
+
+
+@given(trees_with_marks())
+def test_marks_are_sisters_of_the_widest_constituent_beside_them(drawn):
+    tree, places, opens = drawn
+    last = tree.num_leaves - 1
+    leaves = sorted([(word, 1, word) for word in range(last + 1)] + [(m - 0.5, 0, n) for n, m in enumerate(places)])
+    full = put_back(tree, places, opens)
+    assert full.num_leaves == len(leaves)
+
+    def words(i, j):
+        inside = [number for _, is_word, number in leaves[i : j + 1] if is_word]
+        return (inside[0], inside[-1]) if inside else None
+
+    everything = {(i, j) for i, j in full.spans} | {(leaf, leaf) for leaf in range(len(leaves))}
+    assert {span for i, j in everything if (span := words(i, j))} == tree.constituents(trivial=True) | {(0, last)}
+    sister = {}
+    for i, j, k in full:
+        sister |= {(i, k): (k + 1, j), (k + 1, j): (i, k)}
+    constituents = tree.constituents(trivial=True) | {(0, last)}
+    has_opened = set()
+    for leaf, (_, is_word, number) in enumerate(leaves):
+        if is_word:
+            continue
+        place = places[number]
+        has_opened |= {place} if opens[number] else set()
+        beside = words(*sister[leaf, leaf])
+        if place in (0, last + 1):
+            assert beside == (0, last)
+        elif place in has_opened:  # also what closes behind one that opens
+            assert beside == (place, max(j for i, j in constituents if i == place))
+        else:
+            assert beside == (min(i for i, j in constituents if j == place - 1), place - 1)
+
+
+def test_marks_at_the_end_are_the_higher():
+    tree = put_back(BinaryTree(((0, 1),)), [0, 2, 2], [True, False, False])
+    assert tree.brackets("( a b . )".split()) == "(((-LRB- (a b)) .) -RRB-)"
+
+
+@pytest.mark.parametrize(
+    ("mark", "before", "opens"),
+    [("(", 0, True), ("-LRB-", 0, True), (")", 0, False), (",", 0, False), ("``", 0, True), ("''", 0, False),
+     ('"', 0, True), ('"', 1, False), ('"', 2, True), ("“", 3, True), ("”", 3, False), ("「", 0, True)],
+)  # fmt: skip
+def test_marks_that_belong_to_what_follows(mark, before, opens):
+    assert is_opening(mark, before) == opens
