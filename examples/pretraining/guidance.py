@@ -13,6 +13,7 @@ Beside the paper's inputs, `FastR2D2ForPreTraining.forward` is asked for these, 
   the expectation is over the trees of a sentence's chart, ``n`` its tokens.
 """
 
+import copy
 import inspect
 from dataclasses import dataclass
 
@@ -48,6 +49,13 @@ class Guide:
 
     def __init__(self, teacher: CountTeacher | None, model):
         self.teacher, self.model = teacher, model
+        self.snapshot: torch.nn.Module | None = None
+
+    def take_snapshot(self, weights: dict[str, Tensor] | None = None) -> None:
+        """Copy the parser as it is, or with other weights."""
+        self.snapshot = copy.deepcopy(self.model.base_model.parser).eval().requires_grad_(False)
+        if weights is not None:
+            self.snapshot.load_state_dict(weights)
 
     def arguments(self, settings: Settings, batch: dict[str, Tensor]) -> dict:
         """What ``forward`` is given for a batch, the batch included.
@@ -79,6 +87,8 @@ class Guide:
         """``(batch, seq_len - 1)`` float32."""
         if name == "counts":
             return self.teacher(batch["input_ids"])
+        if name == "snapshot":
+            return self.snapshot(batch["input_ids"], batch["attention_mask"].sum(1)).float()
         with evaluation(self.model):
             return self.model.parse(**batch).split_scores.float()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args, get_type_hints
 
-WORDS = {"chart_scores": ("parser", "counts", "mixed"), "choice_scores": ("counts", "parser")}
+WORDS = {"chart_scores": ("parser", "counts", "mixed"), "choice_scores": ("counts", "snapshot")}
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Settings:
         counts_share: 0 ... 1, with ``"mixed"``.
         choice_loss: weight of the cross entropy between the encoder's choice among a cell's candidates and the one
             that ``choice_scores`` split first, a mean over cells of two or more candidates.
-        choice_scores: ``"counts"`` or the ``"parser"``'s own.
+        choice_scores: ``"counts"``, or those of a ``"snapshot"``, the parser as it was where the stage began.
         bounds_bonus: nats by which both kinds of scores are higher where punctuation was left out, quotes apart.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` of the chart's trees.

@@ -1,4 +1,5 @@
-"""What a checkpoint holds besides the model: optimizer, schedule, counts, each process's place and random numbers."""
+"""What a checkpoint holds besides the model: optimizer, schedule, counts, the parser's snapshot, each process's place
+and random numbers."""
 
 import json
 from pathlib import Path
@@ -21,6 +22,8 @@ def write_state(run, folder: Path) -> None:
     state = {"optimizer": run.optimizer.state_dict(), "schedule": run.schedule.state_dict()}
     if accelerator.scaler is not None:
         state["scaler"] = accelerator.scaler.state_dict()
+    if run.guide.snapshot is not None:
+        state["snapshot"] = run.guide.snapshot.state_dict()
     torch.save(state, folder / "optimizer.pt")
     (folder / "progress.json").write_text(json.dumps(run.progress.as_dict()), encoding="utf-8")
 
@@ -41,6 +44,8 @@ def go_on(run, checkpoint: Path) -> None:
     state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
     run.optimizer.load_state_dict(state["optimizer"])
     run.schedule.load_state_dict(state["schedule"])
+    if "snapshot" in state:
+        run.guide.take_snapshot(state["snapshot"])
     if accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(state["scaler"])
     own = torch.load(checkpoint / f"process-{accelerator.process_index}.pt", map_location="cpu", weights_only=True)

@@ -74,13 +74,17 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     by_counts = asked(guide, Settings("counts", choice_loss=1, bounds_bonus=3), guided)
     assert torch.equal(by_counts["chart_scores"], teacher(guided["input_ids"]) + bonus)
     assert torch.equal(by_counts["choice_scores"], by_counts["chart_scores"])
-    settings = Settings(choice_loss=1, choice_scores="parser", bounds_bonus=3)
+    settings = Settings(choice_loss=1, choice_scores="snapshot", bounds_bonus=3)
+    guide.take_snapshot()
+    torch.nn.init.zeros_(tiny_model.model.parser.score.bias)
+    torch.nn.init.constant_(tiny_model.model.parser.score.weight, 0.5)
+    now = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
+    tiny_model.train()
     by_parser = asked(guide, settings, guided)
-    assert by_parser.keys() == arguments_of(
-        Stage("", 1, None, {"choice_loss": 1, "choice_scores": "parser", "bounds_bonus": 3})
-    )
-    assert torch.equal(by_parser["choice_scores"], by_parser["chart_scores"]) and tiny_model.training
-    assert torch.allclose(by_parser["chart_scores"], own + bonus) and not by_parser["chart_scores"].requires_grad
+    wanted = {"choice_loss": 1, "choice_scores": "snapshot", "bounds_bonus": 3}
+    assert by_parser.keys() == arguments_of(Stage("", 1, None, wanted)) and tiny_model.training
+    assert torch.allclose(by_parser["choice_scores"], own + bonus) and not torch.allclose(own, now)
+    assert torch.allclose(by_parser["chart_scores"], now + bonus) and not by_parser["chart_scores"].requires_grad
     mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]
     for row in range(len(mixed)):
         assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))

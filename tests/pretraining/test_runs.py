@@ -26,7 +26,7 @@ options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: nu
 stages:
   - {{name: warm-up, steps: 4, learning_rate: {{from: 0, to: 1e-3}}, window_size: 1}}
   - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tokens_per_batch: 250, tree_weight: {{from: 0, to: 1}}}}
-  - {{name: wider, steps: 4, learning_rate: 3e-4, window_size: 3}}
+  - {{name: wider, steps: 4, learning_rate: 3e-4, window_size: 3, choice_loss: 1, choice_scores: snapshot}}
 """
 
 
