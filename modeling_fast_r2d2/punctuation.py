@@ -121,7 +121,7 @@ def is_opening(mark: str, num_before: int = 0) -> bool:
     Args:
         num_before: how many equal marks stand before it. Of quotes that look alike on both sides, every other opens.
     """
-    mark = plain(mark)
+    mark = as_character(mark)
     if set(mark) == {'"'}:
         return num_before % 2 == 0
     return mark[0] == "`" or unicodedata.category(mark[0]) in ("Ps", "Pi")
@@ -131,7 +131,7 @@ def is_quote(mark: str) -> bool:
     return all(character in QUOTES for character in mark)
 
 
-def plain(word: str) -> str:
+def as_character(word: str) -> str:
     """A bracket of a treebank as it is: ``(`` for ``-LRB-``."""
     return BRACKETS.get(word.lower(), word)
 
@@ -151,4 +151,4 @@ def _is_of_a_word(character: str) -> bool:
     return character.isalnum() and unicodedata.east_asian_width(character) not in "WF"
 
 
-__all__ = ["SetAside", "is_mark", "is_opening", "is_punctuation", "is_quote", "plain", "put_back", "set_aside"]
+__all__ = ["SetAside", "as_character", "is_mark", "is_opening", "is_punctuation", "is_quote", "put_back", "set_aside"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .punctuation import APOSTROPHES, is_opening, is_punctuation, is_quote, plain, put_back, set_aside
+from .punctuation import APOSTROPHES, as_character, is_opening, is_punctuation, is_quote, put_back, set_aside
 from .trees import BinaryTree
 from .words import Span, encode_sentences, pad_spans, show_all_words, word_spans
 
@@ -148,7 +148,7 @@ def _without_marks(text: str, row: dict) -> ReadSentence:
 def _without_marks_among_words(row: dict) -> ReadSentence:
     """Of given words: marks are those of nothing but punctuation, but for a lone apostrophe, as in ``cats '``."""
     whole = _whole(row)
-    is_kept = np.array([not is_punctuation(plain(word)) or word in APOSTROPHES for word in whole.words])
+    is_kept = np.array([not is_punctuation(as_character(word)) or word in APOSTROPHES for word in whole.words])
     if is_kept.all() or not is_kept.any():
         return whole
     number = np.cumsum(is_kept) - 1  # of each word among those kept

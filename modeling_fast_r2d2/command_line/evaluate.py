@@ -62,7 +62,17 @@ def add_gold_arguments(parser: argparse.ArgumentParser) -> None:
 def add_comparison_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--granularity", choices=GRANULARITIES, default="words", help="compare trees over words or over pieces")
+    add("--as_written", action="store_true", help="show models the punctuation, and leave it out of what is scored")
     add("--max_length", type=int, help="leave out sentences of more words")
+
+
+def read_written(options: argparse.Namespace) -> list[LabelledTree] | None:
+    """The gold sentences with their punctuation, if models are to see it."""
+    if not options.as_written:
+        return None
+    if options.keep_punctuation:
+        raise ValueError("--as_written leaves punctuation out of what is scored, --keep_punctuation leaves it in")
+    return read_treebank(options.gold, Preprocessing(True, options.lowercase), options.split, options.skip_bad)
 
 
 def read_gold(options: argparse.Namespace) -> list[LabelledTree]:
@@ -76,12 +86,12 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--seeds must be >= 1, got {options.seeds}")
     if options.output:
         (options.output / "trees").mkdir(parents=True, exist_ok=True)
-    gold = read_gold(options)
+    gold, written = read_gold(options), read_written(options)
     systems = options.systems
     if systems is None:
         systems = [] if options.predicted else [name for name in SYSTEMS if name != "heuristic"]
     predictions = [(name, [read_predicted(path, gold)]) for name, path in _names(options.predicted, systems).items()]
-    predictions += [(name, system_trees(name, gold, options)) for name in systems]
+    predictions += [(name, system_trees(name, gold, written, options)) for name in systems]
     results = [
         Result(name, [score_trees(trees, gold, options.granularity, options.max_length) for trees in runs])
         for name, runs in predictions
@@ -94,23 +104,27 @@ def run(options: argparse.Namespace) -> None:
         _write_trees(predictions, options.output / "trees")
 
 
-def system_trees(name: str, gold: list[LabelledTree], options: argparse.Namespace) -> list[list[LabelledTree]]:
+def system_trees(
+    name: str, gold: list[LabelledTree], written: list[LabelledTree] | None, options: argparse.Namespace
+) -> list[list[LabelledTree]]:
     """The trees of every run: a checkpoint of a model, a seed of random trees."""
     is_pieces = options.granularity == "pieces"
     if name in METHODS:
-        return [_trees_by(checkpoint, name, gold, options) for checkpoint in options.checkpoint]
+        return [_trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
     sentences = over_pieces(gold, AutoTokenizer.from_pretrained(options.checkpoint[0])) if is_pieces else gold
     if name == "best_binary":
         return [best_binary_trees(sentences)]
     return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]
 
 
-def _trees_by(checkpoint: str, method: str, gold: list[LabelledTree], options) -> list[LabelledTree]:
+def _trees_by(
+    checkpoint: str, method: str, gold: list[LabelledTree], written: list[LabelledTree] | None, options
+) -> list[LabelledTree]:
     parser = TreeParser.from_pretrained(
         checkpoint, method, pieces=options.granularity == "pieces", keep_words=not options.no_span_constraints
     )
     with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1) as bar:
-        return model_trees(parser, gold, progress=bar.update)
+        return model_trees(parser, gold, progress=bar.update, written=written)
 
 
 def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:

@@ -15,7 +15,14 @@ from .. import bundled_checkpoint
 from ..grammar_induction.metrics import score_trees
 from ..pictures import write_report
 from ..tree_parser import METHODS
-from .evaluate import add_comparison_arguments, add_gold_arguments, read_gold, read_predicted, system_trees
+from .evaluate import (
+    add_comparison_arguments,
+    add_gold_arguments,
+    read_gold,
+    read_predicted,
+    read_written,
+    system_trees,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         name = f"{Path(options.checkpoint).name}, {options.method}"
         options.checkpoint = [options.checkpoint]
-        [predicted] = system_trees(options.method, gold, options)
+        [predicted] = system_trees(options.method, gold, read_written(options), options)
     title = options.title or f"{name} against {', '.join(path.name for path in options.gold)}"
     scores = score_trees(predicted, gold, options.granularity, options.max_length)
     write_report(options.output, gold, predicted, title=title, scores=scores, granularity=options.granularity)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..punctuation import as_character
 from ..trees import escaped
 
 Span = tuple[int, int]
@@ -13,7 +14,6 @@ Span = tuple[int, int]
 TRACE_TAGS = frozenset({"-NONE-"})
 # What the Penn and the Chinese Treebank tag as punctuation, and currency signs, which the field leaves out with it.
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU"})
-BRACKETS_IN_WORDS = {"-lrb-": "(", "-rrb-": ")", "-lcb-": "{", "-rcb-": "}", "-lsb-": "[", "-rsb-": "]"}
 
 
 class Constituent(NamedTuple):
@@ -221,7 +221,7 @@ def spelling(word: str) -> str:
     """What is compared of two leaves: no case, no accents, no backslash before ``/``, brackets as characters, blanks as
     ``_``."""
     plain = re.sub(r"\s", "_", word.casefold().replace("\\", ""))
-    plain = BRACKETS_IN_WORDS.get(plain, plain)
+    plain = as_character(plain)
     if plain.isascii():
         return plain
     return "".join(c for c in unicodedata.normalize("NFKD", plain) if unicodedata.category(c) not in ("Mn", "Cc", "Cf"))

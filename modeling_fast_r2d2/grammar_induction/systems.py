@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from transformers import PreTrainedTokenizerBase
 
 from ..tree_parser import TreeParser
 from ..words import encode_sentences, show_all_words
-from .labelled_trees import LabelledTree, Span, from_spans
+from .labelled_trees import PUNCTUATION_TAGS, LabelledTree, Span, from_spans, parse_brackets
 
 BASELINES = ("left", "right", "balanced", "random")
 
@@ -45,13 +46,18 @@ def model_trees(
     sentences: Sequence[LabelledTree],
     chunk: int = 1000,
     progress: Callable[[int], object] = lambda count: None,
+    written: Sequence[LabelledTree] | None = None,
 ) -> list[LabelledTree]:
     """Trees by a model over the words of the sentences, or over their pieces if it parses those.
 
     Args:
+        written: the same sentences with their punctuation, which the parser is to see; it is left out of the trees.
         chunk: sentences given to the parser at once.
         progress: called with the number of sentences after every chunk.
     """
+    if written is not None:
+        trees = model_trees(parser, written, chunk, progress)
+        return [without_punctuation(tree, shown.tags) for tree, shown in zip(trees, written, strict=True)]
     trees: list[LabelledTree] = []
     for start in range(0, len(sentences), chunk):
         part = sentences[start : start + chunk]
@@ -60,6 +66,18 @@ def model_trees(
             trees.append(from_spans(parsed.leaves, parsed.tree.spans, sentence.place, parsed.word_ids))
         progress(len(part))
     return trees
+
+
+def without_punctuation(tree: LabelledTree, tags: Sequence[str]) -> LabelledTree:
+    """A predicted tree without the leaves that treebanks tag as punctuation.
+
+    Args:
+        tags: of its leaves, or of its words where its leaves are pieces.
+    """
+    tags = tuple(tags if tree.word_ids is None else [tags[word] for word in tree.word_ids])
+    left = parse_brackets(replace(tree, tags=tags).brackets(), PUNCTUATION_TAGS, place=tree.place)
+    words = tuple(word for word, tag in zip(tree.words, tags, strict=True) if tag not in PUNCTUATION_TAGS)
+    return replace(left, words=words, word_ids=None)
 
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:

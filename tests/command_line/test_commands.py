@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 
 import evaluate
 import pytest
+from transformers import AutoTokenizer
 
-from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
+from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.command_line import main, parse
 from modeling_fast_r2d2.grammar_induction import UNLABELED_F1, read_predicted_trees, read_treebank, score_trees
 
@@ -224,3 +225,25 @@ def test_the_metric_loads_in_evaluate_offline():
     assert figures["sentences"] == 2
     assert figures["recall"] == {"NP": 100.0, "VP": 100.0, "NNP chunk": 100.0, "ADJP": 100.0}
     assert figures["sentence_f1"] == pytest.approx((100 * 6 / 7 + 100) / 2)
+
+
+@pytest.mark.parametrize("granularity", ["words", "pieces"])
+def test_punctuation_is_shown_and_not_scored(tmp_path, capsys, granularity):
+    """A parser that splits at marks first finds what a treebank's sentence has between them."""
+    inner = "(SBAR (WDT that) (VBZ lasts)) (, ,) (VP (VBD bought) (NP (DT a) (NN car)))"
+    (tmp_path / "gold.mrg").write_text(f"(S (NP (DT the) (NN unbelievability)) (, ,) {inner} (. .))\n")
+    words = "the unbelievability that lasts bought a car"
+    model = FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint())
+    model.config.punctuation, model.config.bounds_bonus = "aside", 1e4
+    model.save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(bundled_checkpoint()).save_pretrained(tmp_path / "model")
+    options = ["--systems", "parser", "chart", "--checkpoint", str(tmp_path / "model"), "--granularity", granularity]
+    main(["evaluate", str(tmp_path / "gold.mrg"), *options, "--as_written", "--output", str(tmp_path / "out")])
+    [tree] = read_predicted_trees(tmp_path / "out" / "trees" / "parser.txt")
+    pieces = AutoTokenizer.from_pretrained(bundled_checkpoint()).tokenize(words)
+    assert list(tree.words) == (pieces if granularity == "pieces" else words.split())
+    first, second = (tree.words.index(word) - 1 for word in ("that", "bought"))
+    assert (0, first) in tree.spans and {(0, second), (first + 1, tree.num_leaves - 1)} & tree.spans
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(tmp_path / "gold.mrg"), "--as_written", "--keep_punctuation"])
+    assert "--as_written leaves punctuation out" in capsys.readouterr().err
