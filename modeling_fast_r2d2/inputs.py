@@ -133,6 +133,21 @@ def check_split_scores(split_scores: Tensor, sentences: Sentences) -> None:
     refuse_rows(is_nan.any(1), "NaN in split_scores", "scores may be infinite, not NaN; check the weights and inputs")
 
 
+def check_tree_labels(labels: Tensor, sentences: Sentences) -> None:
+    """Raise ValueError unless labels are ``(batch, seq_len - 1, 2)`` long, each a span of the sentence around its split
+    point, or -1."""
+    batch, seq_len = sentences.is_token.shape
+    if labels.shape != (batch, seq_len - 1, 2) or labels.dtype != torch.long:
+        raise ValueError(f"labels must be {(batch, seq_len - 1, 2)} long, got {tuple(labels.shape)} {labels.dtype}")
+    first, last = labels.unbind(-1)
+    split = torch.arange(seq_len - 1, device=labels.device)
+    is_good = (first >= 0) & (first <= split) & (last > split) & (last < sentences.lengths[:, None])
+    is_bad = ~is_good & ~((first == -1) & (last == -1))
+    refuse_rows(
+        is_bad.any(1), "labels that are no spans around their split points", "give spans as a model's output has"
+    )
+
+
 def check_encoding(encoding: str) -> str:
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {encoding!r}")

@@ -27,6 +27,7 @@ from .inputs import (
     check_decoding,
     check_encoding,
     check_split_scores,
+    check_tree_labels,
     read_sentences,
     refuse_rows,
     split_pairs,
@@ -37,6 +38,7 @@ from .objectives import (
     language_model_contexts,
     sample_trees,
     sampled_tree_loss,
+    tree_label_loss,
 )
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
 from .parser import TopDownParser, add_gumbel_noise, span_nesting
@@ -96,7 +98,7 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         check_split_scores(scores, sentences)
         ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
         spans = tree_spans(ranks, sentences.lengths, self.config.composition_kernels)
-        return FastR2D2ParserOutput(scores, pad_spans(spans, sentences))
+        return FastR2D2ParserOutput(split_scores=scores, spans=pad_spans(spans, sentences))
 
     def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
         if (input_ids is None) == (inputs_embeds is None):
@@ -279,9 +281,23 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         attention_mask: Tensor | None = None,
         atom_spans: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
-        """Arguments and errors as for `FastR2D2Model`."""
-        return self.parse(input_ids, attention_mask, atom_spans)
+        """
+        Args:
+            labels: ``(batch, seq_len - 1, 2)`` long, trees to learn, as ``spans`` of an output; -1 where nothing is to
+                be learnt of a split point.
+
+        Other arguments and errors are those of `FastR2D2Model`. With labels the ``loss`` is
+        ``-log p(tree) / n``, a mean over sentences of ``n`` tokens.
+        """
+        output = self.parse(input_ids, attention_mask, atom_spans)
+        if labels is not None:
+            sentences = self._read(input_ids, attention_mask)
+            check_tree_labels(labels, sentences)
+            output.loss = tree_label_loss(sentences.flatten(output.split_scores), sentences.flatten(labels),
+                                          sentences.lengths, self.config.composition_kernels)  # fmt: skip
+        return output
 
 
 class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):

@@ -140,6 +140,23 @@ def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor, kernels: str 
     return _mean_per_token(chart, spans[:, 0], -split_log_prob(scores, spans, split, kernels)) / len(trees)
 
 
+def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, kernels: str = "torch") -> Tensor:
+    """How unlikely the parser makes given trees, as `exact_tree_loss` does those of a chart.
+
+    Args:
+        scores: ``(num_tokens,)`` split scores, sentences end to end.
+        labels: ``(num_tokens, 2)`` long, for each split point the first and last token, in its sentence, of the
+            constituent that splits there; -1 where none is given.
+        lengths: ``(batch,)`` long.
+    """
+    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    is_end = torch.arange(len(scores), device=scores.device) == starts + lengths.repeat_interleave(lengths) - 1
+    [splits] = ((labels[:, 0] >= 0) & ~is_end).nonzero(as_tuple=True)
+    spans = labels[splits] + starts[splits, None]
+    per_token = -split_log_prob(scores, spans, splits, kernels) / lengths.repeat_interleave(lengths)[splits]
+    return per_token.sum() / len(lengths)
+
+
 def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, kernels: str = "torch") -> Tensor:
     """The parser's log-probability, in nats, of splitting spans where they are split.
 

@@ -60,7 +60,8 @@ class FastR2D2ClassifierOutput(ModelOutput):
 
 @dataclass
 class FastR2D2ParserOutput(ModelOutput):
-    """``split_scores`` and ``spans`` as in `FastR2D2Output`."""
+    """``split_scores`` and ``spans`` as in `FastR2D2Output`; ``loss``, a scalar in nats, where trees are given."""
 
+    loss: Tensor | None = None
     split_scores: Tensor | None = None
     spans: Tensor | None = None

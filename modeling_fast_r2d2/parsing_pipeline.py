@@ -4,7 +4,7 @@ import copy
 
 from transformers import Pipeline
 
-from .reading import ReadSentence, pad_batch, read_sentences
+from .reading import ReadSentence, pad_batch, sentences_to_parse
 from .words import batches_by_length
 
 
@@ -64,7 +64,7 @@ class ConstituencyParsingPipeline(Pipeline):
     def preprocess(self, sentence: str) -> dict:
         _check(sentence)
         aside = self.model.config.punctuation == "aside"
-        [read] = read_sentences(self.tokenizer, [sentence], set_marks_aside=aside)
+        [read] = sentences_to_parse(self.tokenizer, [sentence], set_marks_aside=aside)
         # Batches are padded with zeros: spans of the first token alone, which ask for nothing.
         batch = pad_batch([read])
         batch["atom_spans"] = batch["atom_spans"].view(1, -1, 2)

@@ -75,7 +75,7 @@ class ReadSentence:
         return np.repeat(scores, 1 + repeats)
 
 
-def read_sentences(
+def sentences_to_parse(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str] | Sequence[Sequence[str]],
     *,
@@ -163,4 +163,4 @@ def _without_marks_among_words(row: dict) -> ReadSentence:
     return ReadSentence(ids, word_ids, word_spans(word_ids), bounds, words, marks, places)
 
 
-__all__ = ["ReadSentence", "pad_batch", "read_sentences"]
+__all__ = ["ReadSentence", "pad_batch", "sentences_to_parse"]

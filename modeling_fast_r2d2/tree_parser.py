@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from .configuration_fast_r2d2 import check_punctuation
 from .embedding import evaluation
 from .modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
-from .reading import ReadSentence, pad_batch, read_sentences
+from .reading import ReadSentence, pad_batch, sentences_to_parse
 from .trees import BinaryTree
 from .words import batches_by_length
 
@@ -100,7 +100,7 @@ class TreeParser:
             sentences: texts, or lists of words if ``is_split_into_words``. One without text is one ``[UNK]``. Given
                 words that the tokenizer would drop are shown to the model as unknown, so that each is a leaf.
         """
-        read = read_sentences(
+        read = sentences_to_parse(
             self.tokenizer, sentences, is_split_into_words=is_split_into_words,
             set_marks_aside=self.punctuation == "aside",
         )  # fmt: skip

@@ -567,3 +567,29 @@ def test_scores_that_are_not_finite_reach_the_loss_in_training_alone(tiny_config
     given = torch.full((5, 8), float("nan"))
     with pytest.raises(ValueError, match="NaN in split_scores"):
         model.train()(**a_batch, split_scores=given)
+
+
+def test_a_parser_learns_given_trees(tiny_config):
+    parser = FastR2D2ForConstituencyParsing(tiny_config)
+    ids = torch.randint(10, 90, (4, 6), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids).index_fill_(1, torch.tensor([5]), 0)
+    labels = torch.tensor([[0, 4], [1, 4], [2, 4], [3, 4], [-1, -1]]).expand(4, -1, -1)
+    optimizer = torch.optim.Adam(parser.parameters(), 0.02)
+    for _ in range(40):
+        loss = parser(ids, mask, labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert loss < 0.1 and torch.equal(parser.eval()(ids, mask).spans, labels)
+    assert parser(ids, mask).loss is None
+
+
+@pytest.mark.parametrize("wrong", [[2, 4], [0, 0], [0, 5], [-1, 4]])
+def test_labels_that_are_no_tree_are_refused(tiny_config, wrong):
+    parser, ids = FastR2D2ForConstituencyParsing(tiny_config), torch.full((2, 5), 20)
+    labels = torch.tensor([[0, 4], [1, 4], [2, 4], [3, 4]]).repeat(2, 1, 1)
+    labels[1, 1] = torch.tensor(wrong)
+    with pytest.raises(ValueError, match="row 1 of the batch has labels that are no spans around their split points"):
+        parser(ids, labels=labels)
+    with pytest.raises(ValueError, match=r"labels must be \(2, 4, 2\) long, got \(2, 4\) torch.int64"):
+        parser(ids, labels=labels[..., 0])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2 import FastR2D2Config, objectives
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, objectives
 from modeling_fast_r2d2.chart import merge_ranks, plan_chart
 from modeling_fast_r2d2.encoder import Encoding
 from modeling_fast_r2d2.objectives import (
@@ -16,6 +16,7 @@ from modeling_fast_r2d2.objectives import (
     range_logsumexp,
     sample_trees,
     sampled_tree_loss,
+    tree_label_loss,
 )
 
 
@@ -142,3 +143,23 @@ def test_what_takes_the_language_models_last_layers_place_is_called():
     head.decoder.register_forward_hook(lambda *given: calls.append(given))
     torch.testing.assert_close(head.loss(hidden, ids), before)
     assert len(calls) == 1
+
+
+@given(st.integers(0, 99), st.lists(st.integers(1, 7), min_size=1, max_size=4))
+def test_given_trees_are_as_likely_as_their_splits(seed, lengths):
+    torch.manual_seed(seed)
+    lengths, width = torch.tensor(lengths), max(lengths)
+    scores = torch.randn(len(lengths), width, dtype=torch.double, requires_grad=True)
+    is_token = torch.arange(width) < lengths[:, None]
+    labels, expected = torch.full((len(lengths), width, 2), -1), 0.0
+    for row, length in enumerate(lengths.tolist()):
+        for split, span in enumerate(BinaryTree.from_order(torch.rand(length - 1).tolist()).spans):
+            if torch.rand(()) < 0.8:
+                labels[row, split] = torch.tensor(span)
+                log_prob = scores[row, split] - scores[row, span[0] : span[1]].logsumexp(0)
+                expected = expected - log_prob / length / len(lengths)
+    loss = tree_label_loss(scores[is_token], labels[is_token], lengths)
+    assert loss.item() == pytest.approx(float(expected), abs=1e-9)
+    if loss.requires_grad:
+        loss.backward()
+        assert scores.grad.isfinite().all()

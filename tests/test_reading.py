@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, pipeline
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining, bundled_checkpoint
-from modeling_fast_r2d2.reading import pad_batch, read_sentences
+from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
 from modeling_fast_r2d2.tree_parser import METHODS, TreeParser
 
 TEXT = 'Mr. Smith, a well-known man, isn\'t "here" (yet) -- he said.'
@@ -27,7 +27,7 @@ def model():
 
 
 def test_a_text_is_words_and_marks(tokenizer):
-    [read] = read_sentences(tokenizer, [TEXT], set_marks_aside=True)
+    [read] = sentences_to_parse(tokenizer, [TEXT], set_marks_aside=True)
     assert read.leaves == LEAVES and set(read.marks) == MARKS
     assert tokenizer.decode(read.input_ids).replace(" ", "") == "mr.smithawell-knownmanisn'thereyethesaid"
     spans = [tokenizer.decode(read.input_ids[i : j + 1]).replace(" ", "") for i, j in read.atom_spans]
@@ -38,7 +38,7 @@ def test_a_text_is_words_and_marks(tokenizer):
 
 def test_given_words_are_the_same_but_for_their_own_bounds(tokenizer):
     words = "Mr. Smith , a well-known man -LRB- the cats ' -RRB- , sleeps ''".split()
-    [read] = read_sentences(tokenizer, [words], is_split_into_words=True, set_marks_aside=True)
+    [read] = sentences_to_parse(tokenizer, [words], is_split_into_words=True, set_marks_aside=True)
     assert read.leaves == words and read.marks == [",", "-LRB-", "-RRB-", ",", "''"]
     assert [read.words[read.word_ids[bound]] for bound in read.bounds] == ["Smith", "man", "'"]
 
@@ -46,17 +46,17 @@ def test_given_words_are_the_same_but_for_their_own_bounds(tokenizer):
 @pytest.mark.parametrize("text", ["...", ",", "\u201c!\u201d"])
 @pytest.mark.parametrize("is_split", [False, True])
 def test_a_sentence_of_marks_alone_keeps_them(tokenizer, text, is_split):
-    [aside] = read_sentences(
+    [aside] = sentences_to_parse(
         tokenizer, [[text] if is_split else text], is_split_into_words=is_split, set_marks_aside=True
     )
-    [kept] = read_sentences(tokenizer, [[text] if is_split else text], is_split_into_words=is_split)
+    [kept] = sentences_to_parse(tokenizer, [[text] if is_split else text], is_split_into_words=is_split)
     assert aside == kept and aside.marks == []
 
 
 @given(st.text("ab1 ,.'\"-()他，%"))
 def test_nothing_of_a_text_is_lost(tokenizer, text):
     for aside in (False, True):
-        [read] = read_sentences(tokenizer, [text], set_marks_aside=aside)
+        [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=aside)
         leaves = "".join(read.leaves).replace(" ", "")
         assert leaves == (text.replace(" ", "") or tokenizer.unk_token)
         assert sorted(set(read.word_ids)) == list(range(len(read.words))) and len(read.input_ids) == len(read.word_ids)
@@ -66,7 +66,7 @@ def test_nothing_of_a_text_is_lost(tokenizer, text):
     st.lists(st.sampled_from(["the", "unbelievable", ",", "''", "-LRB-", "cat"]), min_size=1, max_size=9), st.booleans()
 )
 def test_scores_are_those_of_the_words_split_points(tokenizer, words, aside):
-    [read] = read_sentences(tokenizer, [words], is_split_into_words=True, set_marks_aside=aside)
+    [read] = sentences_to_parse(tokenizer, [words], is_split_into_words=True, set_marks_aside=aside)
     scores = read.scores(np.arange(1, len(read.input_ids), dtype=np.float32))
     assert len(scores) == len(read.leaves) - 1
     if len(read.words) > 1:
@@ -74,7 +74,7 @@ def test_scores_are_those_of_the_words_split_points(tokenizer, words, aside):
 
 
 def test_batches_know_bounds(tokenizer):
-    read = read_sentences(tokenizer, ["a , b c", "a b , c , d"], set_marks_aside=True)
+    read = sentences_to_parse(tokenizer, ["a , b c", "a b , c , d"], set_marks_aside=True)
     batch = pad_batch(read)
     assert batch["bounds"].tolist() == [[True, False, False], [False, True, True]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]

@@ -139,6 +139,7 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     limits = Limits(training.sentences_per_batch, training.tokens_per_batch)
     set_seed(training.seed)
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
+    model.config.punctuation = "keep" if options.data.keep_punctuation else "aside"
     if data.corpus is not None and not options.model.model:
         begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
     teacher = make_teacher(data, options, accelerator)
