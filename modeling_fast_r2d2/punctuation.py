@@ -96,9 +96,10 @@ def _around(depth: int, opens: list[bool]) -> list[tuple[float, float]]:
 
 def is_mark(text: str, start: int, end: int) -> bool:
     """Whether ``text[start:end]`` is punctuation that stands between words, not within one: not in ``well-known``,
-    ``3.5``, ``don't``, ``'s`` or, but at the end of a sentence, ``Mr.``. Scripts without blanks have no such words."""
+    ``3.5``, ``don't``, ``'s``, ``cats'`` or, but at the end of a sentence, ``Mr.``. Scripts without blanks have no such
+    words."""
     piece = text[start:end]
-    if not is_punctuation(piece):
+    if not is_punctuation(piece) or is_genitive(piece, text[max(start - 2, 0) : start].rstrip()):
         return False
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     if _is_of_a_word(after):
@@ -127,6 +128,11 @@ def is_opening(mark: str, num_before: int = 0) -> bool:
     return mark[0] == "`" or unicodedata.category(mark[0]) in ("Ps", "Pi")
 
 
+def is_genitive(piece: str, before: str) -> bool:
+    """An apostrophe behind an s, as in ``the cats' tails``, also where a blank stands between."""
+    return piece in APOSTROPHES and before[-1:] in ("s", "S")
+
+
 def is_quote(mark: str) -> bool:
     return all(character in QUOTES for character in mark)
 
@@ -151,4 +157,14 @@ def _is_of_a_word(character: str) -> bool:
     return character.isalnum() and unicodedata.east_asian_width(character) not in "WF"
 
 
-__all__ = ["SetAside", "as_character", "is_mark", "is_opening", "is_punctuation", "is_quote", "put_back", "set_aside"]
+__all__ = [
+    "SetAside",
+    "as_character",
+    "is_genitive",
+    "is_mark",
+    "is_opening",
+    "is_punctuation",
+    "is_quote",
+    "put_back",
+    "set_aside",
+]

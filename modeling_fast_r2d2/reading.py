@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .punctuation import APOSTROPHES, as_character, is_opening, is_punctuation, is_quote, put_back, set_aside
+from .punctuation import as_character, is_genitive, is_opening, is_punctuation, is_quote, put_back, set_aside
 from .trees import BinaryTree
 from .words import Span, encode_sentences, pad_spans, show_all_words, word_spans
 
@@ -56,17 +56,31 @@ class ReadSentence:
         places = [bisect_left(self.word_ids, place) for place in self.places]
         return replace(self, word_ids=list(range(len(pieces))), words=pieces, places=places)
 
+    @property
+    def between_words(self) -> list[int]:
+        """Split points between pieces of two words."""
+        return [k for k in range(len(self.word_ids) - 1) if self.word_ids[k] != self.word_ids[k + 1]]
+
+    def over_their_pieces(self, spans: Sequence[Span]) -> Tensor:
+        """Spans of words, ``(spans, 2)`` long, as spans of pieces."""
+        starts = torch.tensor([0, *(k + 1 for k in self.between_words), len(self.word_ids)])
+        words = torch.tensor(spans, dtype=torch.long).view(-1, 2)
+        return torch.stack([starts[words[:, 0]], starts[words[:, 1] + 1] - 1], dim=-1)
+
+    def word_tree(self, spans) -> BinaryTree:
+        """Over the words, of a row of ``output.spans``."""
+        return BinaryTree.from_spans(spans[: len(self.word_ids) - 1]).to_words(self.word_ids)
+
     def tree(self, spans) -> BinaryTree:
-        """Over the leaves, of a row of ``output.spans``."""
-        tree = BinaryTree.from_spans(spans[: len(self.word_ids) - 1]).to_words(self.word_ids)
+        """The same over the leaves."""
+        tree = self.word_tree(spans)
         opens = [is_opening(mark, self.marks[:number].count(mark)) for number, mark in enumerate(self.marks)]
         return put_back(tree, self.places, opens) if self.marks else tree
 
     def scores(self, split_scores: np.ndarray) -> np.ndarray:
         """Between the leaves, of a row of ``output.split_scores``; on either side of a mark, that of the words' split
         point next to it, and 0 where there is none."""
-        between = [k for k in range(len(self.word_ids) - 1) if self.word_ids[k] != self.word_ids[k + 1]]
-        scores = split_scores[between]
+        scores = split_scores[self.between_words]
         if not self.marks:
             return scores
         if not len(scores):
@@ -146,9 +160,12 @@ def _without_marks(text: str, row: dict) -> ReadSentence:
 
 
 def _without_marks_among_words(row: dict) -> ReadSentence:
-    """Of given words: marks are those of nothing but punctuation, but for a lone apostrophe, as in ``cats '``."""
+    """Of given words: marks are those of nothing but punctuation, genitives apart."""
     whole = _whole(row)
-    is_kept = np.array([not is_punctuation(as_character(word)) or word in APOSTROPHES for word in whole.words])
+    is_kept = np.array([
+        not is_punctuation(as_character(word)) or is_genitive(word, before)
+        for before, word in zip(["", *whole.words], whole.words, strict=False)
+    ])  # fmt: skip
     if is_kept.all() or not is_kept.any():
         return whole
     number = np.cumsum(is_kept) - 1  # of each word among those kept

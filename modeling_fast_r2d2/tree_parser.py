@@ -100,20 +100,24 @@ class TreeParser:
             sentences: texts, or lists of words if ``is_split_into_words``. One without text is one ``[UNK]``. Given
                 words that the tokenizer would drop are shown to the model as unknown, so that each is a leaf.
         """
-        read = sentences_to_parse(
-            self.tokenizer, sentences, is_split_into_words=is_split_into_words,
-            set_marks_aside=self.punctuation == "aside",
-        )  # fmt: skip
+        read = self.read(sentences, is_split_into_words)
         results: list[ParsedSentence | None] = [None] * len(sentences)
         lengths = [len(sentence.input_ids) for sentence in read]
         for rows in batches_by_length(lengths, batch_tokens=self.batch_tokens):
             batch = [read[row] for row in rows]
-            for row, sentence, *output in zip(rows, batch, *self._run(batch), strict=True):
+            for row, sentence, *output in zip(rows, batch, *self.run(batch), strict=True):
                 results[row] = self._result(sentence, *output)
         return results
 
-    def _run(self, sentences: list[ReadSentence]) -> tuple[np.ndarray, np.ndarray, Sequence]:
-        """Spans, split scores and vectors of some sentences."""
+    def read(self, sentences: Sequence, is_split_into_words: bool = False) -> list[ReadSentence]:
+        """The first step of a call: what the model will see."""
+        return sentences_to_parse(
+            self.tokenizer, sentences, is_split_into_words=is_split_into_words,
+            set_marks_aside=self.punctuation == "aside",
+        )  # fmt: skip
+
+    def run(self, sentences: list[ReadSentence]) -> tuple[np.ndarray, np.ndarray, Sequence]:
+        """The second, for sentences of one batch: spans and split scores over pieces, and vectors."""
         batch = pad_batch(sentences, self.keep_words)
         bounds = batch.pop("bounds")
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}

@@ -37,7 +37,10 @@ def shown(text):
     ("text", "left"),
     [
         ("Mr. Vinken , 61 years old , will n't join .", "Mr. Vinken | 61 years old | will n't join"),
-        ("Mr. Vinken, 61, isn't here (yet): the cats' tails...", "Mr. Vinken | 61 | isn't here | yet | the cats tails"),
+        (
+            "Mr. Vinken, 61, isn't here (yet): the cats' tails...",
+            "Mr. Vinken | 61 | isn't here | yet | the cats' tails",
+        ),
         ("the board 's well-known , 3.5 % of U.S. firms", "the board 's well-known | 3.5 % of U.S. firms"),
         ('`` So , " he said , `` go . ""', "So | he said | go"),
         ("$ 5 and US$7 -- R&D ; x * y", "$ 5 and US $ 7 | R&D | x * y"),

@@ -1,0 +1,160 @@
+"""Make one parser of several: average what they say of raw text, and fit a student to the averages' best trees.
+
+    python examples/distill.py --teachers runs/1/model runs/2/model runs/3/model --student runs/1/model \\
+        --corpus text.txt.gz --output_dir runs/distilled --treebank gold.mrg
+
+    text ── words ──► each teacher: posteriors of spans ──► mean ──► tree of minimum risk ──► the student's parser
+            reading.py           distillation/teachers.py         consensus.py                   Trainer
+
+A teacher is a checkpoint, or a file of trees, a line for each of the text. The options of `TrainingArguments` are
+options here; with ``--resume_from_checkpoint true`` the same command goes on from its newest checkpoint. The student's
+encoder stays as it is: train it on along its new trees by ``pretrain.py --model <output_dir>/model``.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from distillation.teachers import FileTeacher, ParserTeacher, consensus
+from torch import Tensor
+from transformers import (
+    AutoTokenizer,
+    HfArgumentParser,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
+from modeling_fast_r2d2.grammar_induction import score_trees
+from modeling_fast_r2d2.grammar_induction.systems import model_trees
+from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
+from modeling_fast_r2d2.tree_parser import METHODS, TreeParser
+from pretraining.batches import Limits, plan_epoch
+from pretraining.evaluation import read_gold_trees
+from tokenization_fast_r2d2 import clean_wikitext, read_sentences
+
+
+@dataclass
+class DistillationOptions:
+    teachers: list[str] = field(metadata={"help": "checkpoints, folders or Hub names; files of trees"})
+    student: str = field(metadata={"help": "checkpoint whose parser goes on from what it is"})
+    corpus: list[str] = field(metadata={"help": "text files, .txt or .txt.gz, a sentence a line"})
+    clean_wikitext: bool = field(default=False, metadata={"help": "undo WikiText's mark-up"})
+    method: str = field(default="parser", metadata={"help": "whose trees of a checkpoint", "choices": list(METHODS)})
+    bounds_bonus: float | None = field(
+        default=None, metadata={"help": "of checkpoints; by default as they are configured"}
+    )
+    max_words: int = field(default=60, metadata={"help": "longer sentences are left out; costs grow with the cube"})
+    treebank: str | None = field(default=None, metadata={"help": "file of bracketed trees, for F1 at every save"})
+    treebank_half: str | None = field(default=None, metadata={"help": "even or odd lines only"})
+
+
+@dataclass
+class DistillationArguments(TrainingArguments):
+    """What is usual here."""
+
+    per_device_train_batch_size: int = 256
+    learning_rate: float = 3e-3
+    num_train_epochs: float = 1.0
+    warmup_steps: float = 30
+    lr_scheduler_type: str = "linear"
+    save_steps: float = 100
+    save_total_limit: int | None = 2
+    logging_steps: float = 20
+    report_to: str = "none"
+    remove_unused_columns: bool = False
+    train_sampling_strategy: str = "sequential"  # rows come in their batches: grouping again would be another order
+
+
+class CollatorWithTrees:
+    """Batches of numbered sentences, with the teachers' best trees over pieces as labels."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list):
+        self.tokenizer, self.teachers = tokenizer, teachers
+
+    def __call__(self, features: list[dict]) -> dict[str, Tensor]:
+        texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
+        read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
+        batch = pad_batch(read)
+        del batch["bounds"]
+        labels = torch.full((*batch["input_ids"][:, 1:].shape, 2), -1)
+        for row, (sentence, spans) in enumerate(zip(read, consensus(self.teachers, read, rows), strict=True)):
+            labels[row, sentence.between_words] = sentence.over_their_pieces(spans)
+        return batch | {"labels": labels}
+
+
+class TreebankScore(TrainerCallback):
+    """F1 against a treebank at every save, in the log."""
+
+    def __init__(self, path: str, half: str | None, tokenizer: PreTrainedTokenizerBase):
+        self.gold, self.tokenizer = read_gold_trees(path, half=half), tokenizer
+
+    def on_save(self, arguments, state, control, model, **_) -> None:
+        scores = score_trees(model_trees(TreeParser(model, self.tokenizer), self.gold), self.gold)
+        print(f"step {state.global_step}: sentence F1 {scores.sentence_f1:.1f}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = HfArgumentParser((DistillationOptions, DistillationArguments), description=__doc__.split("\n")[0])
+    options, settings = parser.parse_args_into_dataclasses(arguments)
+    if settings.resume_from_checkpoint in ("True", "true"):
+        folder = Path(settings.output_dir)
+        settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
+    set_seed(settings.seed)
+    tokenizer = AutoTokenizer.from_pretrained(options.student)
+    student = FastR2D2ForConstituencyParsing.from_pretrained(options.student)
+    lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
+    teachers = [make_teacher(name, options, len(lines)) for name in options.teachers]
+    callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
+    trainer = Trainer(
+        student, settings, train_dataset=make_rows(lines, options, settings), callbacks=callbacks,
+        data_collator=CollatorWithTrees(tokenizer, teachers),
+    )  # fmt: skip
+    trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
+    if settings.should_save:
+        print(f"the model is in {save(student, tokenizer, options.student, Path(settings.output_dir) / 'model')}")
+
+
+def make_teacher(name: str, options: DistillationOptions, num_lines: int) -> FileTeacher | ParserTeacher:
+    if Path(name).is_file():
+        return FileTeacher(Path(name), num_lines)
+    return ParserTeacher(TreeParser.from_pretrained(
+        name, options.method, punctuation="aside", bounds_bonus=options.bounds_bonus, batch_tokens=2**20
+    ))  # fmt: skip
+
+
+def make_rows(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:
+    """Lines of two or more words, with their numbers: batches of like length, in an order that the seed alone tells."""
+    lengths = np.array([len(line.split()) for line in lines])
+    [kept] = np.nonzero((lengths > 1) & (lengths <= options.max_words))
+    if not len(kept):
+        raise ValueError(f"no line of 2 to {options.max_words} words in the corpus; --max_words takes longer ones")
+    size = settings.per_device_train_batch_size
+    batches = plan_epoch(lengths[kept], settings.seed, 0, Limits(size, size * options.max_words), 1)
+    rows = kept[np.concatenate([part for parts in batches for part in parts])].tolist()
+    return Dataset.from_dict({"row": rows, "text": [lines[row] for row in rows]})
+
+
+def save(
+    student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, source: str, folder: Path
+) -> Path:
+    """The student's checkpoint with its new parser."""
+    model = FastR2D2ForPreTraining.from_pretrained(source)
+    model.model.parser.load_state_dict(student.parser.state_dict())
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,79 @@
+"""One tree of many: spans' posteriors, averaged over parsers, and the tree of minimum risk under them.
+
+A tree is worth the sum of its spans' posteriors, so that the best is expected to share most constituents with a tree
+drawn from one of the parsers (Goodman, 1996, cmp-lg/9605013; of several systems: Shayegh et al., 2024, 2310.01717).
+
+Posteriors are ``(batch, num_words, num_words + 1)`` float: at ``[row, first, width]`` the probability that the words
+``first ... first + width - 1`` are a constituent; 0 for widths below 2.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .labelled_trees import Span
+
+
+def span_posteriors(split_scores: Tensor, lengths: Tensor) -> Tensor:
+    """Of the trees that a parser draws: from the top down, a span splits by the softmax of its split points' scores.
+
+    Args:
+        split_scores: ``(batch, num_words - 1)``, between words.
+        lengths: ``(batch,)`` long, words of each sentence, at least 1.
+    """
+    batch, size = split_scores.shape[0], split_scores.shape[1] + 1
+    by_first = split_scores.new_zeros(batch, size, size + 1)
+    by_last = torch.zeros_like(by_first)  # the same spans, by their last word
+    by_first[torch.arange(batch), 0, lengths] = 1
+    for width in range(size, 1, -1):
+        starts = size - width + 1
+        visits = by_first[:, :starts, width] + by_last[:, width - 1 :, width]
+        by_first[:, :starts, width] = visits
+        used = visits[..., None] * split_scores.unfold(1, width - 1, 1).softmax(-1)  # (batch, starts, split points)
+        by_first[:, :starts, 1:width] += used
+        by_last[:, width - 1 :, 1:width] += used.flip(-1)
+    by_first[:, :, :2] = 0
+    return by_first
+
+
+def tree_posteriors(trees: Sequence[Sequence[Span]], num_words: int) -> Tensor:
+    """Of trees that are certain: 1 for their spans of two or more words, given by first and last word."""
+    posteriors = torch.zeros(len(trees), num_words, num_words + 1)
+    for row, spans in enumerate(trees):
+        for first, last in spans:
+            posteriors[row, first, last - first + 1] = float(last > first)
+    return posteriors
+
+
+def minimum_risk_trees(posteriors: Tensor, lengths: Tensor) -> Tensor:
+    """The binary trees with the greatest sums of posteriors; of equals, that which splits further left at the top.
+
+    Args:
+        lengths: ``(batch,)`` long.
+
+    Returns:
+        ``(batch, num_words - 1, 2)`` long: for each split point, the first and last word of the constituent that splits
+        there; -1 past the sentence.
+    """
+    batch, size = posteriors.shape[:2]
+    by_first, by_last = torch.zeros_like(posteriors), torch.zeros_like(posteriors)  # worth of the best trees
+    choices = [torch.empty(0)] * (size + 1)  # by width: (batch, starts), words of the left part less 1
+    for width in range(2, size + 1):
+        starts = size - width + 1
+        below = by_first[:, :starts, 1:width] + by_last[:, width - 1 :, 1:width].flip(-1)
+        best, choices[width] = below.max(-1)
+        by_first[:, :starts, width] = by_last[:, width - 1 :, width] = best + posteriors[:, :starts, width]
+    spans = torch.full((batch, size - 1, 2), -1)
+    is_used = torch.zeros(batch, size, size + 1, dtype=torch.bool)
+    is_used[torch.arange(batch), 0, lengths.cpu()] = True
+    for width in range(size, 1, -1):
+        row, first = is_used[:, :, width].nonzero(as_tuple=True)
+        split = first + choices[width].cpu()[row, first]
+        spans[row, split] = torch.stack([first, first + width - 1], dim=-1)
+        is_used[row, first, split - first + 1] = True
+        is_used[row, split + 1, first + width - 1 - split] = True
+    return spans
+
+
+__all__ = ["minimum_risk_trees", "span_posteriors", "tree_posteriors"]

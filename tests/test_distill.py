@@ -1,0 +1,134 @@
+"""Several parsers into one: what teachers say, and a student that learns it."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+import distill  # noqa: E402
+from distillation.teachers import FileTeacher, ParserTeacher, consensus  # noqa: E402
+
+from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint  # noqa: E402
+from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors  # noqa: E402
+from modeling_fast_r2d2.reading import sentences_to_parse  # noqa: E402
+from modeling_fast_r2d2.tree_parser import TreeParser  # noqa: E402
+from tokenization_fast_r2d2 import train_tokenizer  # noqa: E402
+
+TEXTS = ["the old man , who sleeps , saw a cat .", "unbelievable !", "he said ( yet ) that it rains"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(bundled_checkpoint())
+
+
+@pytest.fixture(scope="module")
+def model():
+    return FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()
+
+
+def read(tokenizer):
+    return sentences_to_parse(tokenizer, TEXTS, set_marks_aside=True)
+
+
+@pytest.mark.parametrize("method", ["parser", "chart"])
+def test_one_teacher_alone_gives_its_trees(model, tokenizer, method):
+    """The best tree of the parser's posteriors is often the parser's own; of a chart's tree it is that tree."""
+    parser = TreeParser(model, tokenizer, method, punctuation="aside", bounds_bonus=100.0)
+    sentences = read(tokenizer)
+    found = consensus([ParserTeacher(parser)], sentences, [0, 1, 2])
+    of_pieces, _, _ = parser.run(parser.read(TEXTS))
+    for spans, sentence, row in zip(found, sentences, of_pieces, strict=True):
+        tree = BinaryTree(tuple(spans))
+        assert tree.num_leaves == len(sentence.words)
+        if method == "chart":
+            assert tree == sentence.word_tree(row)
+    assert (0, 2) in found[0] and {(0, 4), (3, 7)} & set(found[0])  # marks are where constituents end
+
+
+def test_a_teacher_may_have_other_pieces(model, tokenizer):
+    other = train_tokenizer(TEXTS * 2, 60, show_progress=False)
+    parser = TreeParser(FastR2D2ForPreTraining(model.config), other, punctuation="aside")
+    posteriors = ParserTeacher(parser)(read(tokenizer), [0, 1, 2])
+    assert posteriors.shape == (3, 8, 9)
+    assert posteriors[0].sum().item() == pytest.approx(7, abs=1e-4)  # a tree over 8 words has 7 constituents
+    assert posteriors[1].sum() == 0 and posteriors[2].sum().item() == pytest.approx(5, abs=1e-4)
+
+
+def test_trees_of_a_file_are_teachers(tokenizer, tmp_path):
+    lines = ["((the (old man)) ((who sleeps) (saw (a cat))))", "unbelievable", "(he (said (yet (that (it rains)))))"]
+    (tmp_path / "trees.txt").write_text("\n".join(lines) + "\n")
+    teacher = FileTeacher(tmp_path / "trees.txt", 3)
+    found = consensus([teacher], [read(tokenizer)[row] for row in (2, 0)], [2, 0])
+    assert [BinaryTree(tuple(spans)).brackets() for spans in found] == [
+        "(0 (1 (2 (3 (4 5)))))", "((0 (1 2)) ((3 4) (5 (6 7))))",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="has 3 trees, the text 4 lines"):
+        FileTeacher(tmp_path / "trees.txt", 4)
+    with pytest.raises(ValueError, match="line 2: a tree over 1 leaves, the text has 8 words"):
+        teacher(read(tokenizer)[:1], [1])
+
+
+def test_posteriors_are_averaged(tokenizer):
+    trees = ["(0 (1 2))", "((0 1) 2)", "((0 1) 2)"]
+    [sentence] = sentences_to_parse(tokenizer, ["a b c"])
+    teachers = [
+        lambda sentences, rows, tree=tree: tree_posteriors([BinaryTree.from_brackets(tree)[0].spans], 3)
+        for tree in trees
+    ]
+    assert consensus(teachers, [sentence], [0]) == [[(0, 1), (0, 2)]]
+
+
+def test_labels_are_spans_of_pieces(model, tokenizer):
+    collate = distill.CollatorWithTrees(tokenizer, [ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))])
+    batch = collate([{"text": text, "row": row} for row, text in enumerate(TEXTS)])
+    sentence = read(tokenizer)[0]
+    learnt = [k for k, (first, _) in enumerate(batch["labels"][0].tolist()) if first >= 0]
+    assert learnt == sentence.between_words and [0, len(sentence.input_ids) - 1] in batch["labels"][0].tolist()
+    assert (batch["labels"][1] == -1).all() and batch["labels"].shape == (*batch["input_ids"][:, 1:].shape, 2)
+
+
+def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys):
+    texts = [" ".join("the old man saw a big cat".split()[: 2 + number % 6]) for number in range(48)]
+    (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")
+    chains = [
+        BinaryTree(tuple((0, k + 1) for k in range(len(text.split()) - 1))).brackets(text.split()) for text in texts
+    ]
+    (tmp_path / "chains.txt").write_text("\n".join(chains) + "\n")
+    command = [
+        "--teachers", str(tmp_path / "chains.txt"), "--student", bundled_checkpoint(), "--use_cpu", "--learning_rate",
+        "0.01", "--per_device_train_batch_size", "8", "--num_train_epochs", "5", "--save_steps", "10", "--warmup_steps",
+        "1", "--corpus", str(tmp_path / "text.txt"), "--disable_tqdm", "true",
+    ]  # fmt: skip
+    distill.main([*command, "--output_dir", str(tmp_path / "whole")])
+    assert re.search("the model is in .*whole/model", capsys.readouterr().out)
+    [parsed] = TreeParser.from_pretrained(str(tmp_path / "whole" / "model"))(["the old man saw a big cat"])
+    assert parsed.tree.brackets(parsed.leaves) == "((((((the old) man) saw) a) big) cat)"
+    with pytest.raises(KeyboardInterrupt):
+        interrupted([*command, "--output_dir", str(tmp_path / "cut")], after=15)
+    distill.main([*command, "--output_dir", str(tmp_path / "cut"), "--resume_from_checkpoint", "true"])
+    one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def interrupted(command, after):
+    """Run, and stop when so many steps are done."""
+
+    def stop(self, *arguments, **keywords):
+        stop.steps += 1
+        if stop.steps > after:
+            raise KeyboardInterrupt
+        return own(self, *arguments, **keywords)
+
+    stop.steps, own = 0, distill.Trainer.training_step
+    distill.Trainer.training_step = stop
+    try:
+        distill.main(command)
+    finally:
+        distill.Trainer.training_step = own
