@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset
-from distillation.teachers import FileTeacher, ParserTeacher, consensus
 from torch import Tensor
 from transformers import (
     AutoTokenizer,
@@ -31,6 +30,7 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
+from distillation.teachers import FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees

@@ -1,7 +1,5 @@
 """Fast-R2D2: trees and vectors from raw text, as transformers models."""
 
-from pathlib import Path
-
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -11,6 +9,7 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .bundled import bundled_checkpoint
 from .configuration_fast_r2d2 import FastR2D2Config
 from .hub import download
 from .modeling_fast_r2d2 import (
@@ -23,6 +22,7 @@ from .modeling_fast_r2d2 import (
 )
 from .optimisation import parameter_groups
 from .parsing_pipeline import ConstituencyParsingPipeline
+from .tree_parser import TreeParser
 from .trees import BinaryTree
 
 FastR2D2Config.register_for_auto_class()
@@ -38,20 +38,6 @@ PIPELINE_REGISTRY.register_pipeline(
     "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModel, type="text"
 )
 
-
-def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
-    """Folder of a checkpoint that comes with the package, for ``from_pretrained``.
-
-    Raises:
-        ValueError: naming the bundled checkpoints, if there is none of that name.
-    """
-    folder = Path(__file__).parent / "checkpoints"
-    known = sorted(path.parent.name for path in folder.glob("*/config.json"))
-    if name not in known:
-        raise ValueError(f"bundled checkpoints are {', '.join(known)}, got {name!r}")
-    return str(folder / name)
-
-
 __all__ = [
     "BinaryTree",
     "ConstituencyParsingPipeline",
@@ -62,6 +48,7 @@ __all__ = [
     "FastR2D2ForSequenceClassification",
     "FastR2D2Model",
     "FastR2D2PreTrainedModel",
+    "TreeParser",
     "bundled_checkpoint",
     "download",
     "parameter_groups",

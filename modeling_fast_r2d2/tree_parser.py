@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from .bundled import find_checkpoint
 from .configuration_fast_r2d2 import check_punctuation
 from .embedding import evaluation
 from .modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
@@ -34,6 +35,16 @@ class ParsedSentence(NamedTuple):
     split_scores: np.ndarray
     word_ids: list[int]
     vector: np.ndarray | None = None
+
+    def draw(self) -> str:
+        """The tree as text, for a terminal."""
+        return self.tree.draw(self.leaves)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows: the tree, and the parser's scores as bars."""
+        from .pictures import draw_tree
+
+        return draw_tree(self.leaves, [(first, last, "") for first, last in self.tree.spans], self.split_scores)
 
 
 class TreeParser:
@@ -84,8 +95,12 @@ class TreeParser:
         check_punctuation(self.punctuation, self.bounds_bonus)
 
     @classmethod
-    def from_pretrained(cls, checkpoint: str, method: str = "parser", device: str = "cpu", **options) -> "TreeParser":
-        """From a folder or a Hub name; reads the encoder's weights only if the method needs them. Options as above."""
+    def from_pretrained(
+        cls, checkpoint: str = "fast-r2d2-tiny", method: str = "parser", device: str = "cpu", **options
+    ) -> "TreeParser":
+        """From a folder, a Hub name or the name of a bundled checkpoint; reads the encoder's weights only if the method
+        needs them. Options as above."""
+        checkpoint = find_checkpoint(checkpoint)
         needs_encoder = METHODS.get(method) is not None or options.get("with_vectors")
         model_class = FastR2D2Model if needs_encoder else FastR2D2ForConstituencyParsing
         model = model_class.from_pretrained(checkpoint).eval().to(device)

@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import distill  # noqa: E402
 from distillation.teachers import FileTeacher, ParserTeacher, consensus  # noqa: E402
-
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint  # noqa: E402
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors  # noqa: E402
 from modeling_fast_r2d2.reading import sentences_to_parse  # noqa: E402

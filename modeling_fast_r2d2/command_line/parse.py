@@ -23,7 +23,6 @@ from transformers.utils import logging
 from tokenization_fast_r2d2.corpora import decoded, read_sentences
 
 from .. import bundled_checkpoint
-from ..pictures import draw_tree
 from ..tree_parser import METHODS, ParsedSentence, TreeParser
 from .shards import LINES_IN_A_SHARD, parse_in_shards
 
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Those of all commands that parse."""
     add = parser.add_argument
-    add("--checkpoint", default=bundled_checkpoint(), help="folder or Hub name; default: the bundled fast-r2d2-tiny")
+    add("--checkpoint", default=bundled_checkpoint(), help="folder, Hub name or bundled name; default: fast-r2d2-tiny")
     add("--method", choices=list(METHODS), default="parser",
         help="whose trees: the parser's; the best of the chart; of minimum risk under the chart; R2D2's")  # fmt: skip
     add("--no_span_constraints", action="store_true", help="let the parser split words, too")
@@ -155,12 +154,11 @@ def as_json(parsed: ParsedSentence) -> str:
 
 
 def as_drawing(parsed: ParsedSentence) -> str:
-    return f"{parsed.tree.draw(parsed.leaves)}\n\n{as_brackets(parsed)}\n"
+    return f"{parsed.draw()}\n\n{as_brackets(parsed)}\n"
 
 
 def as_svg(parsed: ParsedSentence) -> str:
-    constituents = [(i, j, "") for i, j in parsed.tree.spans]
-    return draw_tree(parsed.leaves, constituents, parsed.split_scores).replace("\n", "")
+    return parsed._repr_svg_().replace("\n", "")
 
 
 FORMATS = {"brackets": as_brackets, "jsonl": as_json, "pretty": as_drawing, "svg": as_svg}
