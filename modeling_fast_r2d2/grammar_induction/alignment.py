@@ -1,6 +1,6 @@
 """Predicted trees beside gold ones, over the same leaves."""
 
-import re
+import itertools
 from collections.abc import Sequence
 
 from .labelled_trees import LabelledTree, spelling
@@ -70,13 +70,69 @@ def _words_of_leaves(tree: LabelledTree, gold: LabelledTree) -> list[int]:
 
 def _words_of_leaves_with_unknown(tree: LabelledTree, gold: LabelledTree) -> list[int]:
     """The same where unknown leaves stand for one or more characters of a word: the shortest that let the rest fit."""
-    parts = [".+?" if leaf.lower() in UNKNOWN else re.escape(_spelling_of_leaf(leaf, False)) for leaf in tree.words]
-    pattern = "\n?".join(f"({part})" for part in parts)  # a dot matches no line end, so no leaf reaches over one
-    text = "\n".join(map(spelling, gold.words))
-    found = re.fullmatch(pattern, text)
-    if not found:
+    parts = [None if leaf.lower() in UNKNOWN else _spelling_of_leaf(leaf, False) for leaf in tree.words]
+    starts = Spelled(list(map(spelling, gold.words))).starts(parts)
+    if starts is None:
         _refuse(tree, gold, 0, tree.words[0])
-    return [text.count("\n", 0, found.start(group)) for group in range(1, len(parts) + 1)]
+    return starts
+
+
+class Spelled:
+    """Words as one text, and sets of places in it as the bits of an integer: bit ``r`` where ``r`` characters remain.
+
+    A set moves by one part of the text in a few operations on integers, so that thousands of unknown leaves, each of
+    which may end anywhere in its word, take no longer than known ones.
+    """
+
+    def __init__(self, words: list[str]):
+        self.words, self.text = words, "".join(words)
+        self.word_of = [number for number, word in enumerate(words) for _ in word]
+        self.ends = list(itertools.accumulate(map(len, words)))
+        size = len(self.text)
+        self.all = (1 << size) - 1
+        self.tops = sum(1 << (size - 1 - end + len(word)) for end, word in zip(self.ends, words, strict=True) if word)
+        self.found: dict[str, int] = {}
+
+    def starts(self, parts: list[str | None]) -> list[int] | None:
+        """The word in which each part starts, None for parts that do not spell the words; a part that is None is any
+        one or more characters of a word."""
+        if not all(self.words):
+            return None
+        fits = [1]  # from the end: places from which the parts that are left fit
+        for part in reversed(parts):
+            fits.append(self._before_any(fits[-1]) if part is None else (fits[-1] << len(part)) & self._places(part))
+        size, place, starts = len(self.text), 0, []
+        if not fits.pop() >> size & 1:
+            return None
+        for part in parts:
+            word = self.word_of[min(place, size - 1)]
+            starts.append(word)
+            after = fits.pop()
+            if part is None:
+                last = size - self.ends[word]
+                within = (after >> last) & ((1 << (size - place - last)) - 1)
+                place = size - last - (within.bit_length() - 1)
+            else:
+                place += len(part)
+        return starts
+
+    def _before_any(self, places: int) -> int:
+        """From which one or more characters of a word lead to one of the places."""
+        last = places & self.all  # a place is also the character before it
+        below = ~self.tops & self.all
+        is_reached = (((last & below) + below) | last) & self.tops  # the first characters of words with such places
+        return ((((is_reached << 1) - last) | last) & self.all) << 1
+
+    def _places(self, part: str) -> int:
+        """Where the part stands, within a word."""
+        if part not in self.found:
+            size, bits, place = len(self.text), bytearray(len(self.text) // 8 + 1), self.text.find(part)
+            while place >= 0 and part:
+                if self.word_of[place] == self.word_of[place + len(part) - 1]:
+                    bits[(size - place) // 8] |= 1 << (size - place) % 8
+                place = self.text.find(part, place + 1)
+            self.found[part] = int.from_bytes(bits, "little") if part else 2 * self.all + 1
+        return self.found[part]
 
 
 def _spelling_of_leaf(leaf: str, is_first: bool) -> str:
