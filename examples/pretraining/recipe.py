@@ -10,8 +10,10 @@ stages:                       # none, and the options alone describe the run
   - name: wider
     tokens: 1_000_000
     window_size: 3            # what a stage does not set is the paper's, or the options'
+    times: 2                  # twice, one after the other
 """
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +60,8 @@ def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
                 raise ValueError(f"option {name} must have a value or a list of values, got {value!r}")
         if not isinstance(stages, list):
             raise ValueError(f"stages must be a list, one '- name: ...' for each, got {stages!r}")
-        return Recipe(options, tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1)))
+        read = [_read_stage(stage, number) for number, stage in enumerate(stages, start=1)]
+        return Recipe(options, tuple(itertools.chain.from_iterable(read)))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -70,12 +73,17 @@ def _check_names(content: object, known: set[str], where: str) -> None:
         raise ValueError(f"{where} has no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
 
-def _read_stage(content: object, number: int) -> Stage:
+def _read_stage(content: object, number: int) -> list[Stage]:
+    """The stage, as often as it says."""
     name = content.get("name") if isinstance(content, dict) else None
     try:
-        _check_names(content, {"name", "steps", "tokens", *TYPES}, "a stage")
+        _check_names(content, {"name", "steps", "tokens", "times", *TYPES}, "a stage")
+        times = content.get("times", 1)
+        if type(times) is not int or times < 1:
+            raise ValueError(f"times must be a whole number >= 1, got {times!r}")
         values = {name: _value(name, value) for name, value in content.items() if name in TYPES}
-        return Stage(str(name or number), content.get("steps"), content.get("tokens"), values)
+        names = [str(name or number)] if times == 1 else [f"{name or number} {time}" for time in range(1, times + 1)]
+        return [Stage(name, content.get("steps"), content.get("tokens"), values) for name in names]
     except ValueError as error:
         raise ValueError(f"stage {number}{f' ({name})' if name else ''}: {error}") from error
 

@@ -83,6 +83,7 @@ def test_without_stages_all_is_the_papers():
         ("stages: [3]", "stage 1: a stage must have names"),
         ("stages: [{name: a}]", "stage 1 (a): a stage is as long as either steps or tokens"),
         ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
+        ("stages: [{steps: 3, times: 0}]", "times must be a whole number >= 1, got 0"),
         ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
         (
             "stages: [{steps: 3}, {steps: 3, window: 2}]",
@@ -124,6 +125,17 @@ def test_the_recipes_of_the_examples_are_good(name):
         assert options.stages == () and (options.model.size, options.training.epochs) == ("base", 60)
     else:
         plan = Plan(options.stages, lambda stage: 2000.0)
-        assert plan.num_steps == 1200 and plan.at(50).learning_rate == pytest.approx(1e-3)
-        assert not any(plan.at(step).lm_trains_choice for step in range(300))
-        assert all(plan.at(step).choice_loss > 0 for step in range(1200)) and plan.at(1200).window_size == 3
+        warm_up, copy, *_ = plan.stages
+        assert warm_up.ends("learning_rate") == [0, 2e-3] and plan.num_steps > 400
+        assert (
+            not any(plan.at(step).lm_trains_choice for step in range(plan.begins[2]))
+            and copy.values["choice_loss"] == 1
+        )
+        assert all(plan.at(step).choice_loss > 0 for step in range(plan.num_steps))
+        assert plan.at(plan.num_steps).window_size == 3
+
+
+def test_a_stage_can_come_several_times(tmp_path):
+    recipe = read("stages: [{name: a, steps: 3}, {name: b, tokens: 4, times: 2, window_size: 3}]", tmp_path)
+    assert [stage.name for stage in recipe.stages] == ["a", "b 1", "b 2"]
+    assert recipe.stages[1].values == recipe.stages[2].values == {"window_size": 3} and recipe.stages[2].tokens == 4
