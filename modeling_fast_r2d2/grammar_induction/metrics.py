@@ -175,7 +175,8 @@ def _label_hits(tree: LabelledTree, gold: LabelledTree, tags: frozenset[str]) ->
     wanted = {(label, (first, last)) for first, last, label in gold.constituents}
     wanted |= {("NNP chunk", chunk) for chunk in proper_noun_chunks(gold, tags)}
     wanted = {(label, span) for label, span in wanted if span != whole}
-    hits = Counter(label for label, span in wanted if span in tree.spans)
+    predicted = tree.spans
+    hits = Counter(label for label, span in wanted if span in predicted)
     return hits, Counter(label for label, _ in wanted)
 
 

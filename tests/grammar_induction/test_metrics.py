@@ -191,3 +191,13 @@ def test_chains_are_told_by_how_many_spans_reach_an_end():
     assert chain_shares([mixed]) == pytest.approx((1 / 3, 1 / 3))
     assert chain_shares([mixed, *baseline_trees(five, "right")]) == pytest.approx((4 / 6, 1 / 6))
     assert all(math.isnan(share) for share in chain_shares([from_spans("ab", [(0, 1)])]))
+
+
+def test_deep_trees_are_scored_in_linear_time(monkeypatch):
+    """Spans are collected once for a use, not once for a constituent."""
+    depth, collected = 3000, []
+    text = "(S (NN a) " * depth + "(NN b)" + ")" * depth
+    tree = parse_brackets(text)
+    spans = LabelledTree.spans.fget
+    monkeypatch.setattr(LabelledTree, "spans", property(lambda tree: collected.append(1) or spans(tree)))
+    assert score_trees([tree], [tree]).sentence_f1 == 100 and len(collected) < 10
