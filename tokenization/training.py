@@ -33,7 +33,7 @@ def train_tokenizer(
     """Learn a vocabulary.
 
     Args:
-        sentences: raw text; read once.
+        sentences: raw text; read once, and of ``"wordpiece"`` kept while it is learnt from.
         vocab_size: most entries, the 8 special tokens included.
         kind: ``"wordpiece"`` (words and punctuation split as by BERT), ``"character"`` (every character but blanks, as
             for Chinese) or ``"word"`` (split at blanks; rare words are unknown).
@@ -42,7 +42,7 @@ def train_tokenizer(
 
     Returns:
         A stock tokenizer that `AutoTokenizer` loads without trusting code. A sentence's ids are its own pieces only:
-        the model adds its task tokens itself.
+        the model adds its task tokens itself. The same sentences give the same tokenizer, whatever their order.
 
     Raises:
         ValueError: for an unknown ``kind``, a ``vocab_size`` that the special tokens alone fill, or one string in
@@ -55,23 +55,43 @@ def train_tokenizer(
         raise ValueError(f"vocab_size must be > {len(specials)}, the number of special tokens, got {vocab_size}")
     if isinstance(sentences, str):
         raise ValueError("sentences must be several strings, got one; read a file with read_sentences(path)")
-    tokenizer, new_model, trainer_class = _blank_tokenizer(kind, lowercase)
+    # They take the blanks around them: a blank left between two would be normalized alone, to a third [UNK].
+    special_tokens = [AddedToken(token, lstrip=True, rstrip=True, special=True) for token in specials]
+    learner, new_model, trainer_class = _blank_tokenizer(kind, lowercase)
+    first: list[str] = []
+    if kind == "wordpiece":
+        sentences = list(sentences)
+        first = _continuing_characters(learner, sentences)
     trainer = trainer_class(
         vocab_size=vocab_size, min_frequency=min_frequency, show_progress=show_progress,
-        # They take the blanks around them: a blank left between two would be normalized alone, to a third [UNK].
-        special_tokens=[AddedToken(token, lstrip=True, rstrip=True, special=True) for token in specials],
+        special_tokens=[*special_tokens, *first],
     )  # fmt: skip
-    tokenizer.train_from_iterator(sentences, trainer)
-    # The trainer numbers pieces differently each time; their alphabet makes ids a function of the pieces. Which pieces
-    # there are can still differ by ties of frequency, which is the trainer's to settle and seen on tiny corpora only.
+    learner.train_from_iterator(sentences, trainer)
+    # Some trainers number pieces differently each time; their alphabet makes ids a function of the pieces.
     # Blank lines of the corpus were counted as NO_TEXT; in the vocabulary it would keep blank text from being [UNK].
-    pieces = sorted(set(tokenizer.get_vocab()) - {*specials, NO_TEXT})
+    pieces = sorted(set(learner.get_vocab()) - {*specials, NO_TEXT})
+    tokenizer, *_ = _blank_tokenizer(kind, lowercase)
     tokenizer.model = new_model({piece: number for number, piece in enumerate([*specials, *pieces])})
+    tokenizer.add_special_tokens(special_tokens)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
         **SPECIAL_TOKENS,
     )  # fmt: skip
+
+
+def _continuing_characters(tokenizer: Tokenizer, sentences: list[str]) -> list[str]:
+    """The pieces ``##a``, ``##b``, ... of all characters that continue a word, sorted.
+
+    The trainer takes the more frequent of two merges, of equals the one with lower numbers, and numbers these pieces as
+    it meets them in a table that has another order each time. Given to it first, they always have the same numbers, and
+    so equal text has equal vocabularies.
+    """
+    characters: set[str] = set()
+    for sentence in sentences:
+        words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(sentence))
+        characters.update(*(word[1:] for word, _ in words))
+    return [f"##{character}" for character in sorted(characters)]
 
 
 def _blank_tokenizer(kind: str, lowercase: bool) -> tuple[Tokenizer, Callable[..., models.Model], type]:

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import random
 
 import pytest
 import torch
@@ -228,3 +229,16 @@ def test_chinese_paragraphs_are_cut_after_closing_punctuation():
 
 def test_a_line_is_a_sentence_unless_blank():
     assert [SENTENCE_RULES["line"](line) for line in (" a b \n", " \n")] == [["a b"], []]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "character", "word"])
+def test_equal_text_has_equal_vocabularies(kind):
+    """Many pieces are equally frequent here; tables of another order, and other orders of the lines, change nothing."""
+    chance = random.Random(0)
+    words = ["".join(chance.choices("abcdefgh", k=chance.randint(2, 7))) for _ in range(60)]
+    lines = [" ".join(chance.choices(words, k=6)) for _ in range(40)]
+    made = set()
+    for _ in range(20):
+        chance.shuffle(lines)
+        made.add(train_tokenizer(lines, 60, kind, show_progress=False).backend_tokenizer.to_str())
+    assert len(made) == 1
