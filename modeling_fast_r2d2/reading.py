@@ -1,6 +1,7 @@
 """Sentences as a parser reads them, and its trees over what stands in the text."""
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -73,8 +74,10 @@ class ReadSentence:
 
     def tree(self, spans) -> BinaryTree:
         """The same over the leaves."""
-        tree = self.word_tree(spans)
-        opens = [is_opening(mark, self.marks[:number].count(mark)) for number, mark in enumerate(self.marks)]
+        tree, before, opens = self.word_tree(spans), Counter(), []
+        for mark in self.marks:
+            opens.append(is_opening(mark, before[mark]))
+            before[mark] += 1
         return put_back(tree, self.places, opens) if self.marks else tree
 
     def scores(self, split_scores: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
     """Its uploads go to a hub of our own."""
     text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     hub = Hub()
     environment = os.environ | {
         "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "home"),
@@ -77,7 +77,7 @@ def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
                             env=environment)  # fmt: skip
     hub.close()
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("(") and "•" in result.stdout
+    assert "\n((((The (old bridge)) ,) " in result.stdout and "•" in result.stdout
     assert "(0, 6) The old man bought a new car (64,)" in result.stdout and "'score'" in result.stdout
     assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/films"][-1].keys()
 

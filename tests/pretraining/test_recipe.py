@@ -115,6 +115,13 @@ def test_a_missing_file_is_named():
         read_recipe("nowhere.yaml", KNOWN)
 
 
+def test_the_recipe_for_punctuation_is_good():
+    given = ["--recipe", str(RECIPES / "punctuation.yaml"), "--model", "m", "--corpus", "mine.txt", "--output", "out"]
+    options = parse_options(given)
+    [settings] = {Plan(options.stages, lambda stage: 2000.0).at(step).choice_scores for step in (0, 300, 749)}
+    assert settings == "snapshot" and not options.need_counts and not options.data.keep_punctuation
+
+
 @pytest.mark.parametrize("name", ["paper", "english", "chinese"])
 def test_the_recipes_of_the_examples_are_good(name):
     given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output", "out", "--seed", "3"]

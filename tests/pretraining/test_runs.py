@@ -51,13 +51,14 @@ def steps_of(folder):
     return sorted(int(path.name.partition("-")[2]) for path in (folder / "checkpoints").glob("checkpoint-*"))
 
 
-def test_a_run_leaves_a_model_curves_and_a_card(whole_run):
+def test_a_run_leaves_a_model_curves_and_a_card(whole_run, sentences):
     model = FastR2D2ForPreTraining.from_pretrained(whole_run / "model")
     tokenizer = AutoTokenizer.from_pretrained(whole_run / "model")
     assert model.config.vocab_size == len(tokenizer)
     assert (whole_run / "model" / "training.png").stat().st_size > 10_000
     card = (whole_run / "model" / "README.md").read_text(encoding="utf-8")
-    assert "300 sentences, 2,341 tokens" in card and "Made with" in card
+    num_tokens = sum(len(ids) for ids in tokenizer(sentences)["input_ids"])
+    assert f"300 sentences, {num_tokens:,} tokens" in card and "Made with" in card
     code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "(2, 16)" in found.stdout and "(0, 6) The old man bought a new car" in found.stdout, found.stderr
