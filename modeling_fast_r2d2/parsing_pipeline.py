@@ -4,7 +4,7 @@ import copy
 
 from transformers import Pipeline
 
-from .reading import ReadSentence, pad_batch, sentences_to_parse
+from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
 from .words import batches_by_length
 
 
@@ -71,10 +71,8 @@ class ConstituencyParsingPipeline(Pipeline):
         return batch | {"sentence": read}
 
     def _forward(self, inputs: dict, encoding: str = "forced") -> dict:
-        sentence, bounds, bonus = inputs.pop("sentence"), inputs.pop("bounds"), self.model.config.bounds_bonus
-        if bonus and bounds.any():
-            scores = self.model.parse(**inputs).split_scores
-            inputs["split_scores"] = scores + bonus * bounds.to(scores)
+        sentence = inputs.pop("sentence")
+        inputs = raise_at_bounds(self.model, inputs, self.model.config.bounds_bonus)
         if encoding == "forced":
             return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
         if not hasattr(self.model.base_model, "composition"):

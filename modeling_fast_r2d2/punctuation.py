@@ -105,7 +105,7 @@ def is_mark(text: str, start: int, end: int) -> bool:
     if _is_of_a_word(after):
         return not (_is_of_a_word(before) or piece in APOSTROPHES)
     is_abbreviation = piece == "." and _is_of_a_word(before) and after != "."
-    return not (is_abbreviation and any(map(_is_of_a_word, text[end:])))
+    return not (is_abbreviation and any(_is_of_a_word(text[place]) for place in range(end, len(text))))
 
 
 def is_punctuation(piece: str) -> bool:

@@ -122,13 +122,28 @@ def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dic
     ids = [torch.tensor(sentence.input_ids) for sentence in sentences]
     lengths = torch.tensor([len(row) for row in ids])
     input_ids = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
-    bounds = torch.zeros(len(ids), input_ids.shape[1] - 1, dtype=torch.bool)
-    for row, sentence in enumerate(sentences):
-        bounds[row, sentence.bounds] = True
     batch = {"input_ids": input_ids, "attention_mask": (torch.arange(input_ids.shape[1]) < lengths[:, None]).long()}
     if keep_words:
         batch["atom_spans"] = pad_spans([sentence.atom_spans for sentence in sentences])
-    return batch | {"bounds": bounds}
+    return batch | {"bounds": pad_bounds([sentence.bounds for sentence in sentences], input_ids.shape[1])}
+
+
+def pad_bounds(bounds: Sequence[Sequence[int]], seq_len: int) -> Tensor:
+    """Lists of split points to ``(batch, seq_len - 1)`` bool."""
+    padded = torch.zeros(len(bounds), seq_len - 1, dtype=torch.bool)
+    for row, splits in enumerate(bounds):
+        padded[row, splits] = True
+    return padded
+
+
+def raise_at_bounds(model, batch: dict[str, Tensor], bounds_bonus: float) -> dict[str, Tensor]:
+    """A batch of `pad_batch` as a model takes it; where punctuation stood, with the parser's scores, raised."""
+    batch = dict(batch)
+    bounds = batch.pop("bounds")
+    if bounds_bonus and bounds.any():
+        scores = model.parse(**batch).split_scores
+        batch["split_scores"] = scores + bounds_bonus * bounds.to(scores)
+    return batch
 
 
 def _whole(row: dict) -> ReadSentence:
@@ -183,4 +198,4 @@ def _without_marks_among_words(row: dict) -> ReadSentence:
     return ReadSentence(ids, word_ids, word_spans(word_ids), bounds, words, marks, places)
 
 
-__all__ = ["ReadSentence", "pad_batch", "sentences_to_parse"]
+__all__ = ["ReadSentence", "pad_batch", "pad_bounds", "raise_at_bounds", "sentences_to_parse"]

@@ -10,7 +10,7 @@ from .bundled import find_checkpoint
 from .configuration_fast_r2d2 import check_punctuation
 from .embedding import evaluation
 from .modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
-from .reading import ReadSentence, pad_batch, sentences_to_parse
+from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
 from .trees import BinaryTree
 from .words import batches_by_length
 
@@ -134,12 +134,9 @@ class TreeParser:
     def run(self, sentences: list[ReadSentence]) -> tuple[np.ndarray, np.ndarray, Sequence]:
         """The second, for sentences of one batch: spans and split scores over pieces, and vectors."""
         batch = pad_batch(sentences, self.keep_words)
-        bounds = batch.pop("bounds")
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         with evaluation(self.model):
-            if self.bounds_bonus and bounds.any():
-                scores = self.model.parse(**batch).split_scores
-                batch["split_scores"] = scores + self.bounds_bonus * bounds.to(scores)
+            batch = raise_at_bounds(self.model, batch, self.bounds_bonus)
             is_parser = self.arguments is None
             output = self.model.parse(**batch) if is_parser else self.model.base_model(**batch, **self.arguments)
         vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)

@@ -1,5 +1,6 @@
 """Lines to encoded sentences: cut, cleaned, tokenized with word spans, in parallel, cached by `datasets`."""
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2 import punctuation
 from modeling_fast_r2d2.punctuation import set_aside
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, encode_sentences, word_spans
@@ -57,9 +59,10 @@ def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Data
     Raises:
         ValueError: if no sentence is left.
     """
+    # The rules of punctuation may change with this package: then caches end.
     # A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not.
     what = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
-            data.keep_punctuation, data.max_length, COLUMNS]  # fmt: skip
+            data.keep_punctuation, data.max_length, COLUMNS, inspect.getsource(punctuation)]  # fmt: skip
     rows = texts.map(
         partial(encode_column, encode=line_encoder(tokenizer, data)), batched=True, num_proc=data.num_proc,
         remove_columns=texts.column_names, new_fingerprint=Hasher.hash(what), desc="tokenize",

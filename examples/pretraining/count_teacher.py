@@ -8,6 +8,7 @@ Words at the edges of sentences and of punctuation behave like those at the edge
 Everything is counted on raw text, once, when it is read.
 """
 
+import inspect
 import itertools
 import os
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2 import punctuation
 from modeling_fast_r2d2.punctuation import is_mark
 from pretraining.corpus import CHARACTERS_PER_TOKEN, sentences_of
 from pretraining.options import DataOptions
@@ -120,7 +122,7 @@ def count_corpus(texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenize
         rows = count({"text": [line["text"] for line in itertools.islice(texts, data.shuffle_buffer)]})
     else:
         what = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
-                data.keep_punctuation, data.max_length, "units"]  # fmt: skip
+                data.keep_punctuation, data.max_length, "units", inspect.getsource(punctuation)]  # fmt: skip
         rows = texts.map(
             count, batched=True, batch_size=LINES, num_proc=data.num_proc, remove_columns=texts.column_names,
             new_fingerprint=Hasher.hash(what), desc="count units",

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from modeling_fast_r2d2.embedding import evaluation
+from modeling_fast_r2d2.reading import pad_bounds
 from pretraining.count_teacher import CountTeacher
 from pretraining.settings import Settings, Stage
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
@@ -32,11 +33,8 @@ class CollatorWithBounds(DataCollatorForFastR2D2):
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         batch = super().__call__(features)
-        rows, length = batch["input_ids"].shape
-        bounds = torch.zeros(rows, length - 1, dtype=torch.bool)
-        for row, feature in enumerate(features):
-            bounds[row, feature.get("bounds", [])] = True
-        return batch | {"bounds": bounds}
+        bounds = [feature.get("bounds", []) for feature in features]
+        return batch | {"bounds": pad_bounds(bounds, batch["input_ids"].shape[1])}
 
 
 class Guide:
