@@ -27,9 +27,12 @@ setup(
     },
     packages=[
         "modeling_fast_r2d2",
+        "modeling_fast_r2d2.checkpoints",
         "modeling_fast_r2d2.command_line",
         "modeling_fast_r2d2.grammar_induction",
+        "modeling_fast_r2d2.parsing",
         "modeling_fast_r2d2.pictures",
+        "modeling_fast_r2d2.text_files",
         "tokenization_fast_r2d2",
         "fast_r2d2_kernels",
     ],

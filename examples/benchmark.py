@@ -16,7 +16,7 @@ import torch
 from transformers import set_seed
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 
 
 def medians(functions: dict, repeats: int) -> dict[str, float]:

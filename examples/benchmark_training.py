@@ -24,7 +24,7 @@ import torch
 from transformers import AutoTokenizer, set_seed
 
 from modeling_fast_r2d2 import bundled_checkpoint
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from pretraining.batches import Limits, PlannedEpochs, Share
 from pretraining.corpus import encode_corpus
 from pretraining.models import make_model

@@ -34,8 +34,8 @@ from distillation.teachers import FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
+from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
 from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
-from modeling_fast_r2d2.tree_parser import METHODS, TreeParser
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences

@@ -2,7 +2,7 @@
 
     python examples/grammar_induction.py gold.mrg                                   # baselines and the bundled model
     python examples/grammar_induction.py gold.mrg --predicted mine.txt theirs.txt   # trees of other parsers
-    python examples/grammar_induction.py gold.mrg --granularity pieces --no_span_constraints
+    python examples/grammar_induction.py gold.mrg --granularity pieces --no_keep_words
 
 `--help` lists the options.
 """

@@ -9,9 +9,8 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .bundled import bundled_checkpoint
+from .checkpoints import bundled_checkpoint, download
 from .configuration_fast_r2d2 import FastR2D2Config
-from .hub import download
 from .modeling_fast_r2d2 import (
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
@@ -20,9 +19,9 @@ from .modeling_fast_r2d2 import (
     FastR2D2Model,
     FastR2D2PreTrainedModel,
 )
-from .optimisation import parameter_groups
+from .parameter_groups import parameter_groups
+from .parsing.tree_parser import TreeParser
 from .parsing_pipeline import ConstituencyParsingPipeline
-from .tree_parser import TreeParser
 from .trees import BinaryTree
 
 FastR2D2Config.register_for_auto_class()

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from .composition_layer import CompositionLayer
+from .cpu_linear import linear
 from .node_rows import NodeRows
-from .products import linear
 
 
 class Source(Protocol):

@@ -18,7 +18,7 @@ from .node_table import NodeTable
 
 # Compositions in evaluation. For fewer, reading the weights twice should take longer than using them; the number itself
 # was not measured.
-LEAST_APART = 48
+MIN_COMPOSITIONS_APART = 48
 
 
 class EncodedCells(NamedTuple):
@@ -45,7 +45,7 @@ def encode_cells(
         forbidden: ``(cells, candidates)`` bool, what may not be chosen; None forbids none.
         vectors_train_choice: whether the gradient of the vectors reaches the choice.
     """
-    is_apart = bool(table.projections) and (torch.is_grad_enabled() or left.numel() >= LEAST_APART)
+    is_apart = bool(table.projections) and (torch.is_grad_enabled() or left.numel() >= MIN_COMPOSITIONS_APART)
     encode = _score_then_build if is_apart else _build_then_choose
     return encode(table, left, right, noise, forbidden, vectors_train_choice)
 
@@ -56,7 +56,7 @@ def _build_then_choose(
     """The definition: all candidates are made into parents."""
     vectors, step = table.compose(left.flatten(), right.flatten())
     vectors, candidates = vectors.view(*left.shape, -1), table.with_children(step, left, right)
-    vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, table.composition.kernels)
+    vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, table.composition.composition_kernels)
     if not vectors_train_choice:
         vector = vectors.take_along_dim(chosen[:, None, None], 1)[:, 0]
     return EncodedCells(vector, log_prob, chosen, step.view(left.shape), candidates)
@@ -65,13 +65,13 @@ def _build_then_choose(
 def _score_then_build(
     table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool
 ) -> EncodedCells:
-    composition, constants, children = table.composition, table.constants, table.children(left, right)
-    step = composition.log_prob(constants, children)
+    composition, shared, children = table.composition, table.shared, table.children(left, right)
+    step = composition.log_prob(shared, children)
     candidates = table.with_children(step, left, right)
     weights, chosen = choice_weights(candidates, choice_offsets(candidates, noise, forbidden))
     cells, count = left.shape
     first = torch.arange(0, cells * count, count, device=left.device)
-    vectors = composition.parent(constants, children.select(first + chosen) if count > 1 else children)
+    vectors = composition.parent(shared, children.select(first + chosen) if count > 1 else children)
     if weights.requires_grad and vectors_train_choice:
         vectors = _pass_gradient_to_choice(table, children, vectors, weights, chosen)
     log_prob = (weights * candidates).sum(-1)
@@ -92,7 +92,7 @@ def _pass_gradient_to_choice(
     if count > 1:
         first = torch.arange(0, cells * count, count, device=weights.device)[:, None]
         with torch.no_grad():
-            passed_over = table.composition.parent(table.constants, children.select((first + others).flatten()))
+            passed_over = table.composition.parent(table.shared, children.select((first + others).flatten()))
     passed_over = passed_over.view(cells, count - 1, vectors.shape[1])
     return _GradientOfChoice.apply(vectors, weights, passed_over, chosen[:, None], others)
 
@@ -102,7 +102,7 @@ def choose(
     candidates: Tensor,
     noise: float = 0.0,
     forbidden: Tensor | None = None,
-    kernels: str = "torch",
+    composition_kernels: str = "torch",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Straight-through choice among candidates that are all there.
 
@@ -110,13 +110,13 @@ def choose(
         vectors: ``(cells, candidates, hidden_size)``.
         candidates: ``(cells, candidates)``, log p̃ in nats.
         noise, forbidden: as for `encode_cells`.
-        kernels: ``config.composition_kernels``.
+        composition_kernels: as ``config.composition_kernels``.
 
     Returns:
         Vectors ``(cells, hidden_size)``, log p̃ ``(cells,)`` and chosen candidates ``(cells,)`` long.
     """
     offsets = choice_offsets(candidates, noise, forbidden)
-    fused = fused_kernels(kernels, vectors)
+    fused = fused_kernels(composition_kernels, vectors)
     if fused is not None:
         return fused.choose(vectors, candidates, offsets)
     weights, chosen = choice_weights(candidates, offsets)

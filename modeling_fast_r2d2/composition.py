@@ -1,6 +1,5 @@
 """The composition function: a Transformer over ``[task tokens, left, right]`` (paper, Section 2.1)."""
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -9,11 +8,9 @@ from torch.nn import functional as F
 
 from .children import Children, FromVectors
 from .composition_layer import CompositionLayer
+from .cpu_linear import is_plain, is_watched, linear
 from .fused import fused_kernels
 from .level_graphs import LevelGraphs
-from .products import is_plain, is_watched, linear, packed_weights
-
-WORTH_PACKING = 12  # levels on a CPU a byte of a value: so many make up for the time of laying the weights out
 
 
 class CompositionStack(nn.Module):
@@ -23,12 +20,12 @@ class CompositionStack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(CompositionLayer(config) for _ in range(config.num_hidden_layers))
 
-    def prepare(self, tasks: Tensor) -> "Constants":
+    def prepare(self, tasks: Tensor) -> "SharedInputs":
         """What need not be computed anew for every level. ``tasks``: ``(num_tasks, hidden_size)``."""
         projected = linear(tasks, self.layers[0].query_key_value.weight)
-        return Constants(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
+        return SharedInputs(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
 
-    def forward(self, constants: "Constants", children: Tensor, projected: Tensor | None = None) -> Tensor:
+    def forward(self, shared: "SharedInputs", children: Tensor, projected: Tensor | None = None) -> Tensor:
         """All tokens together.
 
         Args:
@@ -39,13 +36,14 @@ class CompositionStack(nn.Module):
             ``(num_tasks + 2, compositions, hidden_size)``: the tasks' outputs, then the left's and the right's.
         """
         repeated = (-1, children.shape[1], -1)
-        hidden = torch.cat([constants.tasks[:, None].expand(repeated).to(children.dtype), children])
+        hidden = torch.cat([shared.tasks[:, None].expand(repeated).to(children.dtype), children])
         first = self.layers[0]
-        if projected is None and is_plain(first.query_key_value) and fused_kernels(first.kernels, children) is None:
+        is_fused = fused_kernels(first.composition_kernels, children) is not None
+        if projected is None and is_plain(first.query_key_value) and not is_fused:
             projected = first.project(children)
         if projected is not None:
-            projected = torch.cat([constants.projected_tasks[:, None].expand(repeated), projected])
-        for layer, role_bias in zip(self.layers, constants.role_biases, strict=True):
+            projected = torch.cat([shared.projected_tasks[:, None].expand(repeated), projected])
+        for layer, role_bias in zip(self.layers, shared.role_biases, strict=True):
             hidden = layer(hidden, role_bias, projected)
             projected = None
         return hidden
@@ -53,7 +51,7 @@ class CompositionStack(nn.Module):
     def works_apart(self, vectors: Tensor) -> bool:
         """Whether children and tasks may be computed apart: by torch's operations, without computing anything twice
         for checkpoints, and with nobody who wants to see what enters a layer."""
-        if torch.compiler.is_compiling() or fused_kernels(self.layers[0].kernels, vectors) is not None:
+        if torch.compiler.is_compiling() or fused_kernels(self.layers[0].composition_kernels, vectors) is not None:
             return False
         if is_watched(self) or nn.modules.module._has_any_global_hook():
             return False
@@ -64,22 +62,22 @@ class CompositionStack(nn.Module):
     def read_out(self, task: Tensor, children: Tensor) -> Tensor:
         """``(compositions, hidden_size)``: the output at one task token, ``(1, hidden_size)``, beside children
         ``(2, compositions, hidden_size)``."""
-        constants = self.prepare(task)
+        shared = self.prepare(task)
         if not self.works_apart(children):
-            return self(constants, children)[0]
+            return self(shared, children)[0]
         source = FromVectors(children, self.layers[0].query_key_value.weight)
-        return self.task_output(constants, Children(self.layers, constants.role_biases, source), 0)
+        return self.task_output(shared, Children(self.layers, shared.role_biases, source), 0)
 
-    def task_output(self, constants: "Constants", children: Children, task: int) -> Tensor:
+    def task_output(self, shared: "SharedInputs", children: Children, task: int) -> Tensor:
         """``(compositions, hidden_size)``: one task's output in `forward`, from what it depends on alone."""
-        hidden, projected = constants.tasks[task, None], constants.projected_tasks[task, None]
-        for number, (layer, role_bias) in enumerate(zip(self.layers, constants.role_biases, strict=True)):
+        hidden, projected = shared.tasks[task, None], shared.projected_tasks[task, None]
+        for number, (layer, role_bias) in enumerate(zip(self.layers, shared.role_biases, strict=True)):
             with_bias = (layer.project(hidden) if number else projected) + role_bias[task]
             hidden = layer.finish(layer.attend_from_task(with_bias, children.keys_values(number)), hidden)
         return hidden
 
 
-class Constants(NamedTuple):
+class SharedInputs(NamedTuple):
     """What is the same in all compositions: the task tokens, how the first layer projects them, roles as biases."""
 
     tasks: Tensor  # (num_tasks, hidden_size)
@@ -90,7 +88,7 @@ class Constants(NamedTuple):
         return [self.tasks, self.projected_tasks, *self.role_biases]
 
     @classmethod
-    def of_tensors(cls, tensors: list[Tensor]) -> "Constants":
+    def of_tensors(cls, tensors: list[Tensor]) -> "SharedInputs":
         return cls(*tensors[:2], tuple(tensors[2:]))
 
 
@@ -99,13 +97,13 @@ class Composition(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.eps, self.kernels = config.layer_norm_eps, config.composition_kernels
+        self.eps, self.composition_kernels = config.layer_norm_eps, config.composition_kernels
         self.graphs = LevelGraphs() if config.cuda_graphs else None
         self.stack = CompositionStack(config)
         self.score = nn.Linear(config.hidden_size, 1)
         self.blend = nn.Linear(config.hidden_size, 2)
 
-    def prepare(self, tasks: Tensor) -> Constants:
+    def prepare(self, tasks: Tensor) -> SharedInputs:
         """What all levels of a batch share.
 
         Args:
@@ -116,26 +114,18 @@ class Composition(nn.Module):
             self.graphs.begin(self)
         return self.stack.prepare(tasks)
 
-    def packed(self, num_levels: int) -> AbstractContextManager:
-        """Inside, on a CPU without gradients, products find the weights laid out for them, if there are levels enough
-        to make up for that. The weights must not change inside."""
-        if self._is_compiled() or num_levels < WORTH_PACKING * self.score.weight.element_size():
-            return nullcontext()
-        linears = (each for layer in self.stack.layers for each in layer.linears)
-        return packed_weights(each.weight for each in linears if is_plain(each))
-
     def works_apart(self, vectors: Tensor) -> bool:
         """Whether `log_prob` and `parent` may be used instead of `forward`."""
         is_own = self.graphs is None and not self._is_compiled() and not is_watched(self)
         return is_own and self.stack.works_apart(vectors)
 
     def forward(
-        self, constants: Constants, children: Tensor, projected: Tensor | None = None
+        self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Parents and log-probabilities, all tokens of a composition together.
 
         Args:
-            constants: of `prepare`.
+            shared: of `prepare`.
             children: ``(2, compositions, hidden_size)``, left and right.
             projected: ``(2, compositions, 3 * hidden_size)``, the first layer's projection of them, where it is known.
 
@@ -144,32 +134,32 @@ class Composition(nn.Module):
             wider, or None.
         """
         if self.graphs is not None and self.graphs.serve(children):
-            return self.graphs.run(self, constants, children)
-        return self.compose(constants, children, projected)
+            return self.graphs.run(self, shared, children)
+        return self.compose(shared, children, projected)
 
     def compose(
-        self, constants: Constants, children: Tensor, projected: Tensor | None = None
+        self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """`forward` launch by launch."""
-        *scored, summed, left, right = self.stack(constants, children, projected)
+        *scored, summed, left, right = self.stack(shared, children, projected)
         return self._blend(summed, left, right), self._log_prob(scored[0]) if scored else None
 
-    def log_prob(self, constants: Constants, children: Children) -> Tensor:
+    def log_prob(self, shared: SharedInputs, children: Children) -> Tensor:
         """`forward`'s second result alone, for which no parent need be made."""
-        return self._log_prob(self.stack.task_output(constants, children, 0))
+        return self._log_prob(self.stack.task_output(shared, children, 0))
 
-    def parent(self, constants: Constants, children: Children) -> Tensor:
+    def parent(self, shared: SharedInputs, children: Children) -> Tensor:
         """`forward`'s first result alone."""
-        return self._blend(self.stack.task_output(constants, children, len(constants.tasks) - 1), *children.output())
+        return self._blend(self.stack.task_output(shared, children, len(shared.tasks) - 1), *children.output())
 
     def _log_prob(self, scored: Tensor) -> Tensor:
         logit = self.score(scored)[:, 0]
         return F.logsigmoid(logit.to(torch.promote_types(logit.dtype, torch.float32)))
 
     def _blend(self, summed: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        kernels = fused_kernels(self.kernels, summed)
-        if kernels is not None:
-            return kernels.blend_norm(self.blend(summed), left, right, self.eps)
+        fused = fused_kernels(self.composition_kernels, summed)
+        if fused is not None:
+            return fused.blend_norm(self.blend(summed), left, right, self.eps)
         to_left, to_right = self.blend(summed).softmax(-1).unsqueeze(-2).unbind(-1)
         parent = torch.addcmul(to_left * left, to_right, right)
         return F.layer_norm(parent, parent.shape[-1:], eps=self.eps)
@@ -178,4 +168,4 @@ class Composition(nn.Module):
         return torch.compiler.is_compiling() or self._compiled_call_impl is not None
 
 
-__all__ = ["Composition", "CompositionLayer", "CompositionStack", "Constants"]
+__all__ = ["Composition", "CompositionLayer", "CompositionStack", "SharedInputs"]

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .cpu_linear import apply_linear, is_plain, linear
 from .dropout import Dropout
 from .fused import fused_kernels
-from .products import apply_linear, is_plain, linear
 
 
 class CompositionLayer(GradientCheckpointingLayer):
@@ -33,7 +33,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.num_heads = config.num_attention_heads
         self.eps = config.layer_norm_eps
         self.is_gelu = config.hidden_act == "gelu"
-        self.kernels = config.composition_kernels if self.is_gelu else "torch"
+        self.composition_kernels = config.composition_kernels if self.is_gelu else "torch"
         self.role_embeddings = nn.Embedding(3, size)  # task, left, right
         self.query_key_value = nn.Linear(size, 3 * size)
         self.attention_output = nn.Linear(size, size)
@@ -74,9 +74,9 @@ class CompositionLayer(GradientCheckpointingLayer):
             projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values of ``hidden`` without bias,
                 where they are known.
         """
-        kernels = fused_kernels(self.kernels, hidden)
-        if kernels is not None and all(map(is_plain, self.linears)):
-            return kernels.layers.CompositionLayer.forward(self, hidden, role_bias)
+        fused = fused_kernels(self.composition_kernels, hidden)
+        if fused is not None and all(map(is_plain, self.linears)):
+            return fused.layers.CompositionLayer.forward(self, hidden, role_bias)
         return self.finish(self._attend(self._project(hidden, role_bias, projected)), hidden)
 
     def project(self, hidden: Tensor) -> Tensor:

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from .chart import Chart
-from .encoder import Encoding
+from .encoder import EncodedChart
 from .objectives import expected_counts
 
 
-def minimum_risk_choice(chart: Chart, encoding: Encoding) -> Tensor:
+def minimum_risk_choice(chart: Chart, encoded: EncodedChart) -> Tensor:
     """The candidate that every cell takes in the best tree below it, as `chart.best_tree` takes it.
 
     A cell is worth its marginal, the probability that a tree drawn from the chart has it as a constituent, and a tree
@@ -20,11 +20,11 @@ def minimum_risk_choice(chart: Chart, encoding: Encoding) -> Tensor:
     Returns:
         ``(num_cells,)`` long.
     """
-    marginals = expected_counts(chart, encoding).sum(1)
+    marginals = expected_counts(chart, encoded).sum(1)
     worth = marginals.new_zeros(chart.num_nodes)  # of the best tree below each node
     chosen = torch.zeros_like(chart.splits[:, 0])
     for level in chart.levels:
-        possible = encoding.candidate_log_prob[level.cells, : level.left.shape[1]] > float("-inf")
+        possible = encoded.candidate_log_prob[level.cells, : level.left.shape[1]] > float("-inf")
         below = (worth[level.left] + worth[level.right]).masked_fill(~possible, float("-inf"))
         best, chosen[level.cells] = below.max(1)
         worth[chart.num_tokens :][level.cells] = best + marginals[level.cells]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-STEPS = 2**8  # values of a random byte
+BYTE_VALUES = 2**8
 
 
 class Dropout(nn.Dropout):
@@ -11,7 +11,7 @@ class Dropout(nn.Dropout):
 
     There torch draws value by value from a slow distribution, a fifth of a training step of a small model. A random
     byte a value does as well, and torch's generator gives eight at once. A value is dropped if its byte is below a
-    threshold, which is drawn for each call so that it is ``p * STEPS`` on average and each value dropped with
+    threshold, which is drawn for each call so that it is ``p * BYTE_VALUES`` on average and each value dropped with
     probability ``p``.
     """
 
@@ -19,9 +19,9 @@ class Dropout(nn.Dropout):
         if not self.training:
             return inputs
         is_usual = inputs.device.type == "cpu" and not self.inplace and not torch.compiler.is_compiling()
-        if not is_usual or not 1 <= self.p * STEPS <= STEPS - 1:
+        if not is_usual or not 1 <= self.p * BYTE_VALUES <= BYTE_VALUES - 1:
             return super().forward(inputs)
-        threshold = int(self.p * STEPS + torch.rand(()))
+        threshold = int(self.p * BYTE_VALUES + torch.rand(()))
         return _Masked.apply(inputs, _random_mask(inputs, threshold), 1 / (1 - self.p))
 
 

@@ -9,7 +9,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerBase
 
-from .words import batches_by_length, encode_sentences, pad_spans
+from .words import batches_by_length, pad_spans, tokenize_sentences
 
 
 class Constituent(NamedTuple):
@@ -94,7 +94,7 @@ def embed_sentences(
 ) -> np.ndarray:
     """``(sentences, hidden_size)`` float32 root vectors, in the order of the sentences; ``limits`` are those of
     `batches_by_length`."""
-    encoded = encode_sentences(tokenizer, sentences)
+    encoded = tokenize_sentences(tokenizer, sentences)
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
     with tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar:
         for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], **limits):
@@ -107,7 +107,7 @@ def embed_sentences(
 
 def constituents_of(model, tokenizer: PreTrainedTokenizerBase, sentence: str) -> list[Constituent]:
     """Words and constituents over words of the parser's tree, wider before narrower, left before right."""
-    encoded = encode_sentences(tokenizer, [sentence])
+    encoded = tokenize_sentences(tokenizer, [sentence])
     [words], [word_ids] = encoded["words"], encoded["word_ids"]
     with evaluation(model):
         output = model(**_padded(tokenizer, encoded, [0], model.device), encoding="forced")

@@ -14,11 +14,11 @@ from .node_table import NodeTable
 
 # On a CPU large levels are encoded in parts, of so many compositions. Without gradients more take more memory and no
 # less time. With gradients each part adds to the weights' gradients; 1,024 to 8,192 took the tiny size the same time.
-AT_ONCE, AT_ONCE_IN_TRAINING = 256, 2048
+MAX_COMPOSITIONS, MAX_COMPOSITIONS_IN_TRAINING = 256, 2048
 
 
 @dataclass
-class Encoding:
+class EncodedChart:
     """What encoding a chart yields; node ids as in `Chart`.
 
     Attributes:
@@ -35,19 +35,18 @@ class Encoding:
     chosen: Tensor
 
 
-def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks: Tensor) -> Encoding:
+def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks: Tensor) -> EncodedChart:
     """Encode along the trees of `plan_tree`: ``n - 1`` compositions a sentence, no probabilities.
 
     Args:
         leaves: ``(num_tokens, hidden_size)``, token embeddings, sentences end to end.
         tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``.
     """
-    with composition.packed(len(chart.level_sizes)):
-        table = NodeTable(leaves, chart.num_nodes, composition, tasks[1:])
-        for level in parts(chart, leaves.device):
-            parents, _ = table.compose(level.left[:, 0], level.right[:, 0])
-            table.write(_rows(chart, level.cells), parents)
-    return Encoding(table.vectors.all(), None, None, chart.roots.new_zeros(chart.num_cells))
+    table = NodeTable(leaves, chart.num_nodes, composition, tasks[1:])
+    for level in parts(chart, leaves.device):
+        parents, _ = table.compose(level.left[:, 0], level.right[:, 0])
+        table.write(_rows(chart, level.cells), parents)
+    return EncodedChart(table.vectors.all(), None, None, chart.roots.new_zeros(chart.num_cells))
 
 
 def encode_chart(
@@ -58,7 +57,7 @@ def encode_chart(
     choice_noise: float = 0.0,
     forbidden: Tensor | None = None,
     vectors_train_choice: bool = True,
-) -> Encoding:
+) -> EncodedChart:
     """Encode every cell from its chosen candidate, level by level (paper, Equations 1 to 5).
 
     Args:
@@ -69,25 +68,24 @@ def encode_chart(
     """
     window, candidates = chart.splits.shape[1], []
     chosen = chart.roots.new_zeros(chart.num_cells)
-    with composition.packed(len(chart.level_sizes)):
-        table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
-        for level in parts(chart, leaves.device):
-            out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
-            cells = encode_cells(table, level.left, level.right, choice_noise, out, vectors_train_choice)
-            table.write(_rows(chart, level.cells), cells.vectors, cells.log_prob)
-            chosen[level.cells] = cells.chosen
-            missing = window - level.left.shape[1]
-            candidates.append(F.pad(cells.candidates, (0, missing), value=float("-inf")))
+    table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
+    for level in parts(chart, leaves.device):
+        out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
+        cells = encode_cells(table, level.left, level.right, choice_noise, out, vectors_train_choice)
+        table.write(_rows(chart, level.cells), cells.vectors, cells.log_prob)
+        chosen[level.cells] = cells.chosen
+        missing = window - level.left.shape[1]
+        candidates.append(F.pad(cells.candidates, (0, missing), value=float("-inf")))
     dtype = torch.promote_types(leaves.dtype, torch.float32)
     candidate_log_prob = torch.cat([leaves.new_empty(0, window, dtype=dtype), *candidates])
     if forbidden is not None:
         candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
-    return Encoding(table.vectors.all(), table.log_prob.all(), candidate_log_prob, chosen)
+    return EncodedChart(table.vectors.all(), table.log_prob.all(), candidate_log_prob, chosen)
 
 
 def parts(chart: Chart, device: torch.device) -> Iterator[Level]:
     """Levels from the lowest up; on a CPU large ones in parts."""
-    at_once = AT_ONCE_IN_TRAINING if torch.is_grad_enabled() else AT_ONCE
+    at_once = MAX_COMPOSITIONS_IN_TRAINING if torch.is_grad_enabled() else MAX_COMPOSITIONS
     for level in chart.levels:
         most = max(at_once // level.left.shape[1], 1) if device.type == "cpu" else len(level.left)
         for start in range(0, len(level.left), max(most, 1)):

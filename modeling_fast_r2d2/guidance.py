@@ -15,7 +15,7 @@ def choice_loss(chart: Chart, candidate_log_prob: Tensor, ranks: Tensor) -> Tens
     """How unlikely the encoder's choices make another's: copy first, then refine (Li, Mou and Keller, 2019, P19-1338).
 
     Args:
-        candidate_log_prob: ``(num_cells, window)``, log p̃ of candidates, as `Encoding` has it.
+        candidate_log_prob: ``(num_cells, window)``, log p̃ of candidates, as `EncodedChart` has it.
         ranks: ``(num_tokens,)`` long, the teacher's merge order; it chooses the candidate that merges last.
 
     Returns:

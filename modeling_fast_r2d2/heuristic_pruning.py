@@ -13,25 +13,24 @@ from torch import Tensor
 from .chart import Chart
 from .choice import encode_cells
 from .composition import Composition
-from .encoder import Encoding
+from .encoder import EncodedChart
 from .node_table import NodeTable
 
 
 def encode_heuristic(
     lengths: Tensor, leaves: Tensor, composition: Composition, tasks: Tensor, window_size: int, choice_noise: float = 0
-) -> tuple[Chart, Encoding]:
+) -> tuple[Chart, EncodedChart]:
     """Prune and encode a batch at once; arguments and results as for `encoder.encode_chart`."""
     table = UnitTable.of_tokens(lengths, window_size)
     longest = int(lengths.max())
-    with composition.packed(longest):
-        cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
-        for height in range(2, min(window_size + 1, longest) + 1):
-            starts = torch.arange(table.ends.shape[1], device=lengths.device)
-            cells.encode(table, height, *(starts + height <= table.counts[:, None]).nonzero(as_tuple=True))
-        while (table.counts > window_size + 1).any():
-            merges = _pick_merges(table, cells, window_size)
-            table = table.merge(merges)
-            cells.encode(table, window_size + 1, *table.missing().nonzero(as_tuple=True))
+    cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
+    for height in range(2, min(window_size + 1, longest) + 1):
+        starts = torch.arange(table.ends.shape[1], device=lengths.device)
+        cells.encode(table, height, *(starts + height <= table.counts[:, None]).nonzero(as_tuple=True))
+    while (table.counts > window_size + 1).any():
+        merges = _pick_merges(table, cells, window_size)
+        table = table.merge(merges)
+        cells.encode(table, window_size + 1, *table.missing().nonzero(as_tuple=True))
     sentences = torch.arange(len(lengths), device=lengths.device)
     return cells.finish(roots=table.nodes[sentences, table.counts - 1, 0])
 
@@ -124,7 +123,7 @@ class GrowingCells:
         table.nodes[sentences, height - 1, starts] = torch.arange(rows.start, rows.stop, device=starts.device)
         self.level_sizes.append(len(starts))
 
-    def finish(self, roots: Tensor) -> tuple[Chart, Encoding]:
+    def finish(self, roots: Tensor) -> tuple[Chart, EncodedChart]:
         nodes, cells = slice(self.num_nodes), slice(self.num_tokens, self.num_nodes)
         offsets = self.lengths.cumsum(0) - self.lengths
         chart = Chart(
@@ -138,7 +137,7 @@ class GrowingCells:
             roots,
         )
         vectors, log_prob = self.table.vectors.all()[nodes], self.table.log_prob.all()[nodes]
-        return chart, Encoding(vectors, log_prob, self.candidate_log_prob[cells], self.chosen[cells])
+        return chart, EncodedChart(vectors, log_prob, self.candidate_log_prob[cells], self.chosen[cells])
 
 
 def _pick_merges(table: UnitTable, cells: GrowingCells, window_size: int) -> Tensor:

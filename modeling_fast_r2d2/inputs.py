@@ -33,6 +33,12 @@ class Sentences:
         padded[self.is_token] = flat
         return padded
 
+    def unflatten_spans(self, spans: Tensor) -> Tensor:
+        """``(num_tokens, 2)`` flat spans by split point, -1 at sentence ends, to ``(batch, seq_len - 1, 2)``, counted
+        from each sentence's first token."""
+        first = (self.lengths.cumsum(0) - self.lengths).repeat_interleave(self.lengths)
+        return self.pad((spans - first[:, None]).masked_fill(spans < 0, -1), -1)[:, :-1]
+
 
 @dataclass(frozen=True)
 class EmbeddedBatch:
@@ -47,7 +53,7 @@ class EmbeddedBatch:
     nesting: Tensor | None
 
 
-def read_sentences(tokens: Tensor, attention_mask: Tensor | None, pad_token_id: int, vocab_size: int) -> Sentences:
+def check_tokens(tokens: Tensor, attention_mask: Tensor | None, pad_token_id: int, vocab_size: int) -> Sentences:
     """Check token ids ``(batch, seq_len)`` or vectors ``(batch, seq_len, hidden_size)`` and their mask.
 
     Without a mask, ``pad_token_id`` marks the padding of ids, and vectors have none.
@@ -83,7 +89,7 @@ def split_pairs(
     """Pairs as tokenizers write them, one row each, to one row a sentence.
 
     Args:
-        input_ids, attention_mask: ``(batch, seq_len)``, as for `read_sentences`, but padding may be on either side.
+        input_ids, attention_mask: ``(batch, seq_len)``, as for `check_tokens`, but padding may be on either side.
         token_type_ids: ``(batch, seq_len)``, 0 on tokens of the first sentence and 1 on those of the second.
 
     Returns:

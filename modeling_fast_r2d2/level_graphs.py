@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-MOST = 256  # compositions; the work of more takes longer than its launches
+MAX_COMPOSITIONS = 256  # compositions; the work of more takes longer than its launches
 
 
 class LevelGraphs:
@@ -43,7 +43,7 @@ class LevelGraphs:
         """Whether a level of these children, ``(2, compositions, hidden_size)``, may be replayed. Autocast keeps copies
         of weights that a recording would read when they are gone."""
         return (
-            0 < children.shape[1] <= MOST
+            0 < children.shape[1] <= MAX_COMPOSITIONS
             and children.is_cuda
             and self._evaluates
             and not torch.is_grad_enabled()
@@ -52,15 +52,15 @@ class LevelGraphs:
             and not torch.cuda.is_current_stream_capturing()
         )
 
-    def run(self, composition, constants, children: Tensor) -> tuple[Tensor, Tensor | None]:
+    def run(self, composition, shared, children: Tensor) -> tuple[Tensor, Tensor | None]:
         """What ``composition.compose`` returns for these arguments, by a recording."""
         size = padded_size(children.shape[1])
         stream = torch.cuda.current_stream(children.device).cuda_stream if children.is_cuda else None
-        key = size, len(constants.tasks), children.dtype, children.device, stream
+        key = size, len(shared.tasks), children.dtype, children.device, stream
         with self._lock:
             if key not in self._recordings:
-                self._recordings[key] = Recording(composition.compose, constants, children, size)
-            return self._recordings[key].run(constants, children)
+                self._recordings[key] = Recording(composition.compose, shared, children, size)
+            return self._recordings[key].run(shared, children)
 
 
 def padded_size(count: int) -> int:
@@ -71,16 +71,16 @@ def padded_size(count: int) -> int:
 class Recording:
     """A composition of ``size`` nodes. What it reads and writes stays at fixed addresses, and so in attributes."""
 
-    def __init__(self, compose: Callable, constants, children: Tensor, size: int):
+    def __init__(self, compose: Callable, shared, children: Tensor, size: int):
         with torch.inference_mode(False), torch.no_grad():  # so that both modes may write into the inputs
-            self.tensors = [torch.empty_like(tensor).copy_(tensor) for tensor in constants.tensors()]
-            self.constants = constants.of_tensors(self.tensors)
+            self.tensors = [torch.empty_like(tensor).copy_(tensor) for tensor in shared.tensors()]
+            self.shared = shared.of_tensors(self.tensors)
             self.children = torch.zeros(2, size, children.shape[2], dtype=children.dtype, device=children.device)
-            self.replay = record(lambda: compose(self.constants, self.children), children.device)
+            self.replay = record(lambda: compose(self.shared, self.children), children.device)
 
-    def run(self, constants, children: Tensor) -> tuple[Tensor, Tensor | None]:
+    def run(self, shared, children: Tensor) -> tuple[Tensor, Tensor | None]:
         count = children.shape[1]
-        torch._foreach_copy_(self.tensors, constants.tensors())
+        torch._foreach_copy_(self.tensors, shared.tensors())
         self.children[:, :count].copy_(children)
         return tuple(None if result is None else result[:count].clone() for result in self.replay())
 

@@ -12,12 +12,14 @@ from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, best_tree, crossing_candidates, merge_ranks, plan_chart, plan_tree, tree_spans
+from .chart import Chart, best_tree, crossing_candidates
+from .chart_planning import merge_ranks, plan_chart, plan_tree, tree_spans
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .decoding import minimum_risk_choice
 from .embedding import TextEncoder
-from .encoder import Encoding, encode_chart, encode_forced
+from .encoder import EncodedChart, encode_chart, encode_forced
+from .fused import rank_search
 from .guidance import choice_loss, height_loss
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
@@ -27,8 +29,8 @@ from .inputs import (
     check_decoding,
     check_encoding,
     check_split_scores,
+    check_tokens,
     check_tree_labels,
-    read_sentences,
     refuse_rows,
     split_pairs,
 )
@@ -97,8 +99,8 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         scores = self.base_model.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
         check_split_scores(scores, sentences)
         ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
-        spans = tree_spans(ranks, sentences.lengths, self.config.composition_kernels)
-        return FastR2D2ParserOutput(split_scores=scores, spans=pad_spans(spans, sentences))
+        spans = tree_spans(ranks, sentences.lengths, rank_search(self.config.composition_kernels, ranks))
+        return FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
 
     def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
         if (input_ids is None) == (inputs_embeds is None):
@@ -106,7 +108,7 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         if inputs_embeds is not None and inputs_embeds.shape[-1] != self.config.hidden_size:
             raise ValueError(f"inputs_embeds must end in {self.config.hidden_size}, got {tuple(inputs_embeds.shape)}")
         tokens = input_ids if inputs_embeds is None else inputs_embeds
-        return read_sentences(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
+        return check_tokens(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
 
     def _nesting(self, atom_spans, sentences: Sentences) -> Tensor | None:
         if atom_spans is None:
@@ -161,17 +163,17 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
                 probable by its cells' choices, or ``"minimum_risk"`` (see `decoding`). The root is the same.
 
         Raises:
-            ValueError: naming the row, for input that is not so, before any work.
+            ValueError: for any other input; raised before computing, names the offending row.
         """
         encoding = check_encoding(encoding or self.config.encoding)
         check_decoding(decoding, encoding)
-        batch = self.embed(input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
-        chart, encoded = self.compose(batch, encoding, reachable_only=True)
+        batch = self.read_batch(input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
+        chart, encoded = self.encode_batch(batch, encoding, reachable_only=True)
         if decoding == "minimum_risk":
             encoded = dataclasses.replace(encoded, chosen=minimum_risk_choice(chart, encoded))
-        return FastR2D2Output(**self.describe(batch, chart, encoded))
+        return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
-    def embed(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:
+    def read_batch(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
         sentences = self._read(input_ids, attention_mask, inputs_embeds)
         nesting = self._nesting(atom_spans, sentences)
@@ -194,14 +196,14 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         *special, leaves = rows.split([1] * len(names) + [len(rows) - len(names)])
         return leaves, dict(zip(names, special, strict=True))
 
-    def compose(
+    def encode_batch(
         self,
         batch: EmbeddedBatch,
         encoding: str,
         reachable_only: bool = False,
         chart_scores: Tensor | None = None,
         vectors_train_choice: bool = True,
-    ) -> tuple[Chart, Encoding]:
+    ) -> tuple[Chart, EncodedChart]:
         """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates.
 
         Args:
@@ -215,12 +217,14 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
         scores = (batch.split_scores if chart_scores is None else chart_scores).detach()
         if encoding == "forced":
-            chart = plan_tree(merge_ranks(scores, lengths, batch.nesting), lengths, config.composition_kernels)
+            ranks = merge_ranks(scores, lengths, batch.nesting)
+            chart = plan_tree(ranks, lengths, rank_search(config.composition_kernels, ranks))
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
         if self.training and config.split_noise:
             scores = add_gumbel_noise(scores, config.split_noise)
         ranks = merge_ranks(scores, lengths, batch.nesting)
-        chart = plan_chart(ranks, lengths, config.window_size, reachable_only, config.composition_kernels)
+        search = rank_search(config.composition_kernels, ranks)
+        chart = plan_chart(ranks, lengths, config.window_size, reachable_only, search)
         forbidden = None
         if config.constrain_chart and batch.nesting is not None:
             forbidden = crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
@@ -229,8 +233,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         )
         return chart, encoded
 
-    def describe(
-        self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, with_constituents: bool = True
+    def output_fields(
+        self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, with_constituents: bool = True
     ) -> dict[str, Tensor | None]:
         """The fields of `FastR2D2Output`; those of single constituents only if asked for."""
         constituents = self._constituents(batch, chart, encoded) if with_constituents else {}
@@ -240,21 +244,16 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
         }
 
-    def _constituents(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> dict[str, Tensor]:
+    def _constituents(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> dict[str, Tensor]:
         best = best_tree(chart, encoded.chosen)
         leaves = torch.arange(chart.num_tokens, device=best.device)
         places = torch.cat([batch.sentences.pad(leaves, -1), batch.sentences.pad(best, -1)[:, :-1]], dim=1)
         states = encoded.nodes.index_select(0, places.clamp(min=0).flatten()).unflatten(0, places.shape)
+        spans = chart.spans[best].masked_fill(best[:, None] < 0, -1)
         return {
             "last_hidden_state": states.masked_fill_(places[..., None] < 0, 0),
-            "spans": pad_spans(chart.spans[best].masked_fill(best[:, None] < 0, -1), batch.sentences),
+            "spans": batch.sentences.unflatten_spans(spans),
         }
-
-
-def pad_spans(spans: Tensor, sentences: Sentences) -> Tensor:
-    """``(num_tokens, 2)`` flat spans by split point, -1 at sentence ends, to ``(batch, seq_len - 1, 2)``."""
-    offsets = (sentences.lengths.cumsum(0) - sentences.lengths).repeat_interleave(sentences.lengths)
-    return sentences.pad((spans - offsets[:, None]).masked_fill(spans < 0, -1), -1)[:, :-1]
 
 
 class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
@@ -326,7 +325,7 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
         return stack.read_out(task, contexts)
 
-    def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids):
+    def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, input_ids):
         """Language-model loss and tree loss of an encoded chart, None for one whose weight is 0. The former needs a
         chart with all its cells."""
         weights = self.config.lm_loss_weight, self.config.tree_loss_weight
@@ -335,19 +334,18 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
             self._tree_loss(batch, chart, encoded) if weights[1] else None,
         )
 
-    def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, input_ids: Tensor) -> Tensor:
+    def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, input_ids: Tensor) -> Tensor:
         ends = torch.cat([batch.special["bos"], batch.special["eos"]])
         contexts = language_model_contexts(chart, encoded.nodes, ends)
         hidden = self.run_decoder(batch.special["mask"], contexts)
         return self.lm_head.loss(hidden, input_ids[batch.sentences.is_token])
 
-    def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> Tensor:
+    def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         scores = batch.sentences.flatten(batch.split_scores)
-        kernels = self.config.composition_kernels
         if self.config.tree_objective == "exact":
-            return exact_tree_loss(chart, encoded, scores, kernels)
+            return exact_tree_loss(chart, encoded, scores, self.config.composition_kernels)
         trees = sample_trees(chart, encoded, self.config.num_tree_samples)
-        return sampled_tree_loss(chart, trees, scores, kernels)
+        return sampled_tree_loss(chart, trees, scores, self.config.composition_kernels)
 
     def weighted_sum(self, **losses: Tensor | None) -> Tensor | None:
         """Sum of the losses that were computed, each times the config's ``<name>_loss_weight``; None without any."""
@@ -400,13 +398,13 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         is_guided = not (chart_scores is choice_scores is height_threshold is None and lm_trains_choice)
         if encoding == "forced" or (is_guided and encoding != "chart"):
             raise ValueError('pretraining needs a chart; use encoding="chart" or, without guidance, "heuristic"')
-        batch = self.model.embed(input_ids, attention_mask, atom_spans, split_scores=split_scores)
+        batch = self.model.read_batch(input_ids, attention_mask, atom_spans, split_scores=split_scores)
         for scores in filter(torch.is_tensor, (chart_scores, choice_scores)):
             check_split_scores(scores, batch.sentences)
         if chart_rows is not None and chart_scores is not None:
             chart_scores = torch.where(chart_rows[:, None], chart_scores, batch.split_scores.detach())
         options = {"chart_scores": chart_scores, "vectors_train_choice": lm_trains_choice}
-        chart, encoded = self.model.compose(batch, encoding, **options)
+        chart, encoded = self.model.encode_batch(batch, encoding, **options)
         losses = dict(zip(("lm", "tree"), self.self_supervised_losses(batch, chart, encoded, input_ids), strict=True))
         asked_for = not self.training if output_constituents is None else output_constituents
         return FastR2D2ForPreTrainingOutput(
@@ -417,10 +415,10 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
             height_loss=None
             if height_threshold is None
             else height_loss(chart, encoded.candidate_log_prob, height_threshold),
-            **self.model.describe(batch, chart, encoded, asked_for),
+            **self.model.output_fields(batch, chart, encoded, asked_for),
         )
 
-    def _choice_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding, scores: Tensor) -> Tensor:
+    def _choice_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, scores: Tensor) -> Tensor:
         ranks = merge_ranks(scores, batch.sentences.lengths, batch.nesting)
         return choice_loss(chart, encoded.candidate_log_prob, ranks)
 
@@ -484,10 +482,10 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         }
         given = {name: value for name, value in inputs.items() if value is not None}
         inputs |= self.by_sentence(given, token_type_ids)
-        batch = self.model.embed(**inputs)
+        batch = self.model.read_batch(**inputs)
         if self.training and labels is not None:
             return self._training_losses(batch, inputs["input_ids"], labels, encoding)
-        logits = self._logits(batch, *self.model.compose(batch, encoding, reachable_only=True))
+        logits = self._logits(batch, *self.model.encode_batch(batch, encoding, reachable_only=True))
         return FastR2D2ClassifierOutput(None if labels is None else self._task_loss(logits, labels), logits)
 
     def _training_losses(self, batch, input_ids, labels, encoding) -> FastR2D2ClassifierOutput:
@@ -495,14 +493,14 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         config, losses, logits = self.config, {}, {}
         if config.forced_loss_weight:
-            logits["forced"] = self._logits(batch, *self.model.compose(batch, "forced"))
+            logits["forced"] = self._logits(batch, *self.model.encode_batch(batch, "forced"))
             losses["forced"] = self._task_loss(logits["forced"], labels)
         if config.chart_loss_weight or config.lm_loss_weight or config.tree_loss_weight:
             method = "heuristic" if encoding == "heuristic" else "chart"
             # The tree loss has no gradient for the encoder, its teacher.
             teaches_alone = not config.chart_loss_weight and not config.lm_loss_weight
             with torch.no_grad() if teaches_alone else contextlib.nullcontext():
-                chart, encoded = self.model.compose(batch, method, reachable_only=not config.lm_loss_weight)
+                chart, encoded = self.model.encode_batch(batch, method, reachable_only=not config.lm_loss_weight)
             losses["lm"], losses["tree"] = self.self_supervised_losses(batch, chart, encoded, input_ids)
             if config.chart_loss_weight:
                 logits[method] = self._logits(batch, chart, encoded)
@@ -512,7 +510,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         shown = logits.get(encoding, next(iter(logits.values())))
         return FastR2D2ClassifierOutput(self.weighted_sum(**losses), shown, losses.get("lm"), losses.get("tree"))
 
-    def _logits(self, batch: EmbeddedBatch, chart: Chart, encoded: Encoding) -> Tensor:
+    def _logits(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         return self.classifier(self.features(batch, encoded.nodes.index_select(0, chart.roots)))
 
     def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

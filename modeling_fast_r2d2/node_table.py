@@ -19,7 +19,7 @@ class NodeTable:
     """
 
     def __init__(self, leaves: Tensor, num_nodes: int, composition: Composition, tasks: Tensor, projects: bool = False):
-        self.composition, self.constants = composition, composition.prepare(tasks)
+        self.composition, self.shared = composition, composition.prepare(tasks)
         self.vectors = NodeRows(leaves, num_nodes)
         dtype = torch.promote_types(leaves.dtype, torch.float32)
         self.log_prob = NodeRows(leaves.new_zeros(len(leaves), dtype=dtype), num_nodes)
@@ -44,13 +44,13 @@ class NodeTable:
         """Of compositions that are computed apart from their tasks; where nodes are projected."""
         ids, stack = torch.stack([left.flatten(), right.flatten()]), self.composition.stack
         source = FromNodes(ids, self.vectors, *self.projections)
-        return Children(stack.layers, self.constants.role_biases, source)
+        return Children(stack.layers, self.shared.role_biases, source)
 
     def compose(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         """Parents and log-probabilities of ``(compositions,)`` children, all tokens together."""
         ids = torch.stack([left, right])
         projected = torch.cat([table.read(ids) for table in self.projections], -1) if self.projections else None
-        return self.composition(self.constants, self.vectors.read(ids), projected)
+        return self.composition(self.shared, self.vectors.read(ids), projected)
 
     def with_children(self, step: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """log p̃ of candidates, from log p of their composition: ``(cells, candidates)`` all, candidates in ascending

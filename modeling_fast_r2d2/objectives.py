@@ -6,9 +6,9 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
 from .chart import Chart, follow, widest_neighbours
-from .encoder import Encoding
+from .cpu_linear import apply_linear, is_plain
+from .encoder import EncodedChart
 from .fused import fused_kernels
-from .products import apply_linear, is_plain
 
 ROWS_AT_ONCE = 256  # of logits: so few stay in a processor's cache
 
@@ -76,18 +76,18 @@ def language_model_loss(logits: Tensor, token_ids: Tensor) -> Tensor:
     return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), token_ids)
 
 
-def split_probabilities(encoding: Encoding) -> Tensor:
+def split_probabilities(encoded: EncodedChart) -> Tensor:
     """``(num_cells, window)``: the chart's probability of every candidate, given its cell. Detached."""
-    return encoding.candidate_log_prob.detach().softmax(-1)
+    return encoded.candidate_log_prob.detach().softmax(-1)
 
 
-def expected_counts(chart: Chart, encoding: Encoding) -> Tensor:
+def expected_counts(chart: Chart, encoded: EncodedChart) -> Tensor:
     """How often a tree drawn from the chart uses each ``(cell, candidate)``: one sweep from the roots down.
 
     Returns:
         ``(num_cells, window)``, in 0 ... 1.
     """
-    probabilities = split_probabilities(encoding)
+    probabilities = split_probabilities(encoded)
     visits = probabilities.new_zeros(chart.num_nodes).index_fill_(0, chart.roots, 1)
     counts = torch.zeros_like(probabilities)
     for level in reversed(chart.levels):
@@ -99,7 +99,7 @@ def expected_counts(chart: Chart, encoding: Encoding) -> Tensor:
     return counts
 
 
-def exact_tree_loss(chart: Chart, encoding: Encoding, scores: Tensor, kernels: str = "torch") -> Tensor:
+def exact_tree_loss(chart: Chart, encoded: EncodedChart, scores: Tensor, composition_kernels: str = "torch") -> Tensor:
     """Cross entropy of the parser's trees under the chart's, the KL up to the chart's entropy (Section 3.2).
 
     The expectation over all trees of the chart is exact: the paper's loss for infinitely many samples.
@@ -107,25 +107,25 @@ def exact_tree_loss(chart: Chart, encoding: Encoding, scores: Tensor, kernels: s
     Args:
         scores: ``(num_tokens,)`` split scores without span constraints, sentences end to end; those at sentence ends
             are not read.
-        kernels: ``config.composition_kernels``, for the sums over spans.
+        composition_kernels: as ``config.composition_kernels``, for the sums over spans.
 
     Returns:
         Mean over sentences of ``-log p(tree) / n`` in nats. Gradient reaches the scores only.
     """
-    counts = expected_counts(chart, encoding)
+    counts = expected_counts(chart, encoded)
     used = (counts > 0).nonzero(as_tuple=True)
     spans = chart.spans[chart.num_tokens :][used[0]]
-    log_prob = split_log_prob(scores, spans, chart.splits[used], kernels)
+    log_prob = split_log_prob(scores, spans, chart.splits[used], composition_kernels)
     return _mean_per_token(chart, spans[:, 0], -counts[used] * log_prob)
 
 
-def sample_trees(chart: Chart, encoding: Encoding, num_samples: int, generator=None) -> Tensor:
+def sample_trees(chart: Chart, encoded: EncodedChart, num_samples: int, generator=None) -> Tensor:
     """Trees drawn from the chart, all samples of all sentences at once (paper, Algorithm 2).
 
     Returns:
         ``(num_samples, num_tokens)`` long, as `follow` returns them.
     """
-    probabilities = split_probabilities(encoding)
+    probabilities = split_probabilities(encoded)
 
     def draw(cells: Tensor) -> Tensor:
         return torch.multinomial(probabilities[cells], 1, generator=generator)[:, 0]
@@ -133,14 +133,14 @@ def sample_trees(chart: Chart, encoding: Encoding, num_samples: int, generator=N
     return follow(chart, draw, num_samples)
 
 
-def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor, kernels: str = "torch") -> Tensor:
+def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor, composition_kernels: str = "torch") -> Tensor:
     """The paper's Monte Carlo estimate of `exact_tree_loss`, from the ``trees`` of `sample_trees`."""
     sample, split = (trees >= 0).nonzero(as_tuple=True)
     spans = chart.spans[trees[sample, split]]
-    return _mean_per_token(chart, spans[:, 0], -split_log_prob(scores, spans, split, kernels)) / len(trees)
+    return _mean_per_token(chart, spans[:, 0], -split_log_prob(scores, spans, split, composition_kernels)) / len(trees)
 
 
-def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, kernels: str = "torch") -> Tensor:
+def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition_kernels: str = "torch") -> Tensor:
     """How unlikely the parser makes given trees, as `exact_tree_loss` does those of a chart.
 
     Args:
@@ -153,22 +153,22 @@ def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, kernels: st
     is_end = torch.arange(len(scores), device=scores.device) == starts + lengths.repeat_interleave(lengths) - 1
     [splits] = ((labels[:, 0] >= 0) & ~is_end).nonzero(as_tuple=True)
     spans = labels[splits] + starts[splits, None]
-    per_token = -split_log_prob(scores, spans, splits, kernels) / lengths.repeat_interleave(lengths)[splits]
+    per_token = -split_log_prob(scores, spans, splits, composition_kernels) / lengths.repeat_interleave(lengths)[splits]
     return per_token.sum() / len(lengths)
 
 
-def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, kernels: str = "torch") -> Tensor:
+def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, composition_kernels: str = "torch") -> Tensor:
     """The parser's log-probability, in nats, of splitting spans where they are split.
 
     Args:
         scores: ``(num_tokens,)``, flat.
         spans: ``(nodes, 2)`` long, first and last token.
         splits: ``(nodes,)`` long.
-        kernels: ``config.composition_kernels``.
+        composition_kernels: as ``config.composition_kernels``.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     # The kernel's gradient is added up in whatever order programs end.
-    fused = None if torch.are_deterministic_algorithms_enabled() else fused_kernels(kernels, scores)
+    fused = None if torch.are_deterministic_algorithms_enabled() else fused_kernels(composition_kernels, scores)
     sums = range_logsumexp if fused is None else fused.range_logsumexp
     return scores[splits] - sums(scores, spans[:, 0], spans[:, 1] - 1)
 

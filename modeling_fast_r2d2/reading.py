@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from .punctuation import as_character, is_genitive, is_opening, is_punctuation, is_quote, put_back, set_aside
 from .trees import BinaryTree
-from .words import Span, encode_sentences, pad_spans, show_all_words, word_spans
+from .words import Span, pad_spans, show_all_words, tokenize_sentences, word_spans
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def sentences_to_parse(
             unknown, so that each is a leaf.
     """
     shown = show_all_words(tokenizer, sentences) if is_split_into_words else sentences
-    encoded = encode_sentences(tokenizer, shown, is_split_into_words=is_split_into_words)
+    encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=is_split_into_words)
     if is_split_into_words:
         encoded["words"] = [list(words) or [tokenizer.unk_token] for words in sentences]
     rows = [dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True)]

@@ -35,7 +35,7 @@ def word_spans(word_ids: Sequence[int | None]) -> list[Span]:
     return spans
 
 
-def encode_sentences(
+def tokenize_sentences(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Iterable[str] | Iterable[Sequence[str]],
     *,
@@ -153,4 +153,4 @@ def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> Non
         )
 
 
-__all__ = ["batches_by_length", "encode_sentences", "pad_spans", "word_spans"]
+__all__ = ["batches_by_length", "tokenize_sentences", "pad_spans", "word_spans"]

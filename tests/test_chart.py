@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.chart import best_tree, follow, merge_ranks, plan_chart, plan_tree, widest_neighbours
+from modeling_fast_r2d2.chart import best_tree, follow, widest_neighbours
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 
 
 def simulate(scores: list[float], window: int) -> dict[tuple[int, int], tuple[list[int], int]]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import choice
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.composition import Composition
 from modeling_fast_r2d2.encoder import encode_chart
 from modeling_fast_r2d2.heuristic_pruning import encode_heuristic
@@ -65,7 +65,7 @@ def test_in_evaluation_small_levels_are_built_whole(tiny_config, monkeypatch, en
     compose = composition.compose
     monkeypatch.setattr(composition, "compose", lambda *given: calls.append(given) or compose(*given))
     for least in (0, 10**9):
-        monkeypatch.setattr(choice, "LEAST_APART", least)
+        monkeypatch.setattr(choice, "MIN_COMPOSITIONS_APART", least)
         calls.clear()
         with torch.no_grad():
             if encoding == "chart":

@@ -18,11 +18,11 @@ def test_scores_and_parents_apart_are_those_of_whole_compositions(tiny_config, n
     composition = Composition(config).eval().double()
     vectors, tasks = torch.randn(2, 11, config.hidden_size).double(), torch.randn(2, config.hidden_size).double()
     leaves = [vectors.requires_grad_(), tasks.requires_grad_(), *composition.parameters()]
-    constants, stack, some = composition.prepare(tasks), composition.stack, torch.tensor([7, 2, 2, 9])
+    shared, stack, some = composition.prepare(tasks), composition.stack, torch.tensor([7, 2, 2, 9])
     source = FromVectors(vectors, stack.layers[0].query_key_value.weight)
-    children = Children(stack.layers, constants.role_biases, source)
-    ours = composition.log_prob(constants, children), composition.parent(constants, children.select(some))
-    parents, log_probs = composition(constants, vectors)
+    children = Children(stack.layers, shared.role_biases, source)
+    ours = composition.log_prob(shared, children), composition.parent(shared, children.select(some))
+    parents, log_probs = composition(shared, vectors)
     for a, b in zip(ours, (log_probs, parents[some]), strict=True):
         torch.testing.assert_close(a, b)
         gradients = [

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import follow, merge_ranks, plan_chart
+from modeling_fast_r2d2.chart import follow
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.decoding import minimum_risk_choice
-from modeling_fast_r2d2.encoder import Encoding
+from modeling_fast_r2d2.encoder import EncodedChart
 
 
 def all_trees(chart, probabilities, node):
@@ -34,7 +35,7 @@ def test_the_chosen_tree_shares_most_with_all_trees_of_the_chart(length, other, 
     logits = 2 * torch.randn(chart.splits.shape, generator=generator, dtype=torch.float64)
     is_forbidden = (torch.rand(chart.splits.shape, generator=generator) < 0.3) & (torch.arange(window) > 0)
     logits = logits.masked_fill((chart.splits < 0) | is_forbidden, float("-inf"))
-    chosen = minimum_risk_choice(chart, Encoding(None, None, logits, None))
+    chosen = minimum_risk_choice(chart, EncodedChart(None, None, logits, None))
     [ours] = follow(chart, lambda cells: chosen[cells])
     for root, offset, n in zip(chart.roots.tolist(), chart.offsets.tolist(), lengths.tolist(), strict=True):
         trees = all_trees(chart, logits.softmax(-1), root)

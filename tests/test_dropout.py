@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from modeling_fast_r2d2.dropout import STEPS, Dropout
+from modeling_fast_r2d2.dropout import BYTE_VALUES, Dropout
 
 
 @given(p=st.floats(0.004, 0.996), seed=st.integers(0, 99))
@@ -17,7 +17,7 @@ def test_it_drops_as_many_values_and_keeps_the_expectation(p, seed):
     values = output.detach().unique().tolist()
     assert set(values) <= {0.0, max(values)} and max(values) == pytest.approx(1 / (1 - p))
     six_deviations = 6 * (p * (1 - p) / len(inputs)) ** 0.5
-    assert abs((output == 0).float().mean().item() - p) < six_deviations + 1 / STEPS
+    assert abs((output == 0).float().mean().item() - p) < six_deviations + 1 / BYTE_VALUES
     output.sum().backward()
     assert torch.equal(inputs.grad, output.detach())  # of ones: the factors themselves
 

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2Model, bundled_checkpoint
-from tokenization_fast_r2d2 import encode_sentences
+from tokenization_fast_r2d2 import tokenize_sentences
 
 TEXTS = ["The unbelievably old cat sat on the mat", "Yes", "It rained all day", "Yes", ""]
 
@@ -22,7 +22,7 @@ def tokenizer():
 
 
 def alone(model, tokenizer, text: str):
-    encoded = encode_sentences(tokenizer, [text])
+    encoded = tokenize_sentences(tokenizer, [text])
     spans = torch.tensor(encoded["atom_spans"], dtype=torch.long).view(1, -1, 2)
     with torch.no_grad():
         return model(torch.tensor(encoded["input_ids"]), atom_spans=spans), encoded

@@ -14,7 +14,8 @@ from modeling_fast_r2d2 import (
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
 )
-from modeling_fast_r2d2.chart import merge_ranks, widest_neighbours
+from modeling_fast_r2d2.chart import widest_neighbours
+from modeling_fast_r2d2.chart_planning import merge_ranks
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 from modeling_fast_r2d2.objectives import language_model_contexts, sampled_tree_loss, split_log_prob
 
@@ -56,8 +57,8 @@ class Golden:
 
     def encoded(self, encoding: str, model=None):
         model = model or self.model(FastR2D2ForPreTraining)
-        batch = model.model.embed(**{"atom_spans": None, **self.inputs})
-        return model, batch, *model.model.compose(batch, encoding)
+        batch = model.model.read_batch(**{"atom_spans": None, **self.inputs})
+        return model, batch, *model.model.encode_batch(batch, encoding)
 
     def tree_of(self, spans, sentence: int) -> list[list[int]]:
         splits = spans[sentence, : self.lengths[sentence] - 1].tolist()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from transformers import set_seed
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.guidance import choice_loss, height_loss
 
 

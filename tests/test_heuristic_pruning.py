@@ -1,7 +1,5 @@
 """R2D2's pruning against the rules of the paper's Section 2.1 followed one sentence and one cell at a time."""
 
-from contextlib import nullcontext
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,18 +10,15 @@ from modeling_fast_r2d2.heuristic_pruning import encode_heuristic
 class ToyComposition:
     """Vectors are (first token, last token); probabilities a fixed, arbitrary function of both children."""
 
-    kernels = "torch"
+    composition_kernels = "torch"
 
     def prepare(self, tasks):
         return tasks
 
-    def packed(self, num_levels):
-        return nullcontext()
-
     def works_apart(self, vectors):
         return False
 
-    def __call__(self, constants, children, projected):
+    def __call__(self, shared, children, projected):
         return self.compose(*children)
 
     def compose(self, left, right):

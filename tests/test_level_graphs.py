@@ -35,7 +35,9 @@ def recorded(tiny_config, monkeypatch):
 
     monkeypatch.setattr(level_graphs, "record", record)
     monkeypatch.setattr(
-        LevelGraphs, "serve", lambda self, children: 0 < children.shape[1] <= level_graphs.MOST and self._evaluates
+        LevelGraphs,
+        "serve",
+        lambda self, children: 0 < children.shape[1] <= level_graphs.MAX_COMPOSITIONS and self._evaluates,
     )
     tiny_config.cuda_graphs = True
     torch.manual_seed(0)
@@ -86,7 +88,7 @@ def test_a_recording_serves_both_modes_and_new_weights(recorded):
 @torch.no_grad()
 def test_large_levels_are_composed_at_once(recorded, monkeypatch):
     model, made = recorded
-    monkeypatch.setattr(level_graphs, "MOST", 0)
+    monkeypatch.setattr(level_graphs, "MAX_COMPOSITIONS", 0)
     model(IDS)
     assert not made
 
@@ -126,8 +128,8 @@ def test_only_evaluation_without_gradients_and_autocast_is_served(tiny_config, m
     graphs, composition = model.composition.graphs, model.composition
     graphs.begin(composition)
     with torch.no_grad():
-        assert graphs.serve(OnGPU(1)) and graphs.serve(OnGPU(level_graphs.MOST))
-        assert not graphs.serve(OnGPU(level_graphs.MOST + 1)) and not graphs.serve(OnGPU(0))
+        assert graphs.serve(OnGPU(1)) and graphs.serve(OnGPU(level_graphs.MAX_COMPOSITIONS))
+        assert not graphs.serve(OnGPU(level_graphs.MAX_COMPOSITIONS + 1)) and not graphs.serve(OnGPU(0))
         assert not graphs.serve(torch.ones(2, 1, 3))
         with monkeypatch.context() as context:
             context.setattr(torch, "is_autocast_enabled", lambda device: True)

@@ -29,10 +29,8 @@ from modeling_fast_r2d2 import (
     FastR2D2ForSequenceClassification,
     FastR2D2Model,
 )
+from modeling_fast_r2d2.configuration_fast_r2d2 import ENCODINGS
 from modeling_fast_r2d2.lstm import LSTMBackbone
-
-ENCODINGS = ["forced", "chart", "heuristic"]
-
 
 # The last bit of a product of few rows depends on where in memory its weights lie, and loaded ones lie elsewhere.
 ROUNDING = {"rtol": 1e-6, "atol": 1e-6}
@@ -382,9 +380,9 @@ def test_fine_tuning_sums_the_losses_that_have_weight(tiny_config, tiny_model, a
     both = pretraining(**a_batch)
     expected |= {"lm": both.lm_loss, "tree": both.tree_loss}
     composed = []
-    compose = model.model.compose
+    compose = model.model.encode_batch
     monkeypatch.setattr(
-        model.model, "compose", lambda batch, kind, **more: composed.append(kind) or compose(batch, kind, **more)
+        model.model, "encode_batch", lambda batch, kind, **more: composed.append(kind) or compose(batch, kind, **more)
     )
     output = model.train()(**a_batch, labels=labels, encoding=encoding)
     torch.testing.assert_close(output.loss, sum(weights[name] * expected[name] for name in chosen))

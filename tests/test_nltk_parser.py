@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
-from modeling_fast_r2d2.given_tokens import parse_tokens, with_unseen
-from modeling_fast_r2d2.nltk_parser import FastR2D2NltkParser
-from modeling_fast_r2d2.tree_parser import TreeParser
+from modeling_fast_r2d2.parsing.nltk import FastR2D2NltkParser
+from modeling_fast_r2d2.parsing.pretokenized import parse_tokens, with_unseen
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
 SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all day", "Dogs bark", "a", "He left early"]
 ODD = ["a b", "(", "c)", "", " ", "\n", "\x00", "\xad", "\u200b", "☃", "日本", "[UNK]", "[PAD]", "don't", "x" * 300]

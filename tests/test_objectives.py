@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, objectives
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart
-from modeling_fast_r2d2.encoder import Encoding
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
+from modeling_fast_r2d2.encoder import EncodedChart
 from modeling_fast_r2d2.objectives import (
     LanguageModelHead,
     exact_tree_loss,
@@ -29,7 +29,7 @@ def a_chart(lengths: list[int], window: int, seed: int):
     logits = torch.randn(chart.splits.shape, generator=generator, dtype=torch.float64)
     logits = logits.masked_fill(chart.splits < 0, float("-inf"))
     scores = torch.randn(chart.num_tokens, generator=generator, dtype=torch.float64, requires_grad=True)
-    return chart, Encoding(None, None, logits, None), scores
+    return chart, EncodedChart(None, None, logits, None), scores
 
 
 def all_trees(chart, probabilities, node):

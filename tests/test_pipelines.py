@@ -18,7 +18,7 @@ from modeling_fast_r2d2 import (
     FastR2D2Model,
     bundled_checkpoint,
 )
-from tokenization_fast_r2d2 import encode_sentences
+from tokenization_fast_r2d2 import tokenize_sentences
 
 SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all day", "Dogs bark", "a", "He left early"]
 
@@ -35,7 +35,7 @@ def parse():
 
 def expected_trees(tokenizer, encoding: str) -> list[tuple[BinaryTree, list[str]]]:
     model = FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
-    encoded, trees = encode_sentences(tokenizer, SENTENCES), []
+    encoded, trees = tokenize_sentences(tokenizer, SENTENCES), []
     for row in range(len(SENTENCES)):
         spans = torch.tensor([encoded["atom_spans"][row]], dtype=torch.long).view(1, -1, 2)
         with torch.no_grad():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, pipeline
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining, bundled_checkpoint
+from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
 from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
-from modeling_fast_r2d2.tree_parser import METHODS, TreeParser
 
 TEXT = 'Mr. Smith, a well-known man, isn\'t "here" (yet) -- he said.'
 LEAVES = 'Mr. Smith , a well-known man , isn\'t " here " ( yet ) -- he said .'.split()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import bundled_checkpoint
-from modeling_fast_r2d2.given_tokens import parse_tokens
-from modeling_fast_r2d2.spacy_component import USER_DATA, FastR2D2Component, set_extensions
+from modeling_fast_r2d2.parsing.pretokenized import parse_tokens
+from modeling_fast_r2d2.parsing.spacy import USER_DATA, FastR2D2Component, set_extensions
 
 TEXTS = [
     "The old man bought a new car. Dogs bark.",
@@ -166,8 +166,8 @@ def test_attributes_of_another_package_are_not_replaced():
 def test_the_package_needs_no_spacy():
     script = (
         "import sys; sys.modules['spacy'] = None\n"
-        "import modeling_fast_r2d2.nltk_parser\n"
-        "try:\n    import modeling_fast_r2d2.spacy_component\nexcept ImportError as error:\n    print(error)"
+        "import modeling_fast_r2d2.parsing.nltk\n"
+        "try:\n    import modeling_fast_r2d2.parsing.spacy\nexcept ImportError as error:\n    print(error)"
     )
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)

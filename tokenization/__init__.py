@@ -1,9 +1,10 @@
 """Tokenizers, word spans and batches for Fast-R2D2."""
 
-from modeling_fast_r2d2.words import encode_sentences, pad_spans, word_spans
+from modeling_fast_r2d2.text_files import read_lines, read_sentences
+from modeling_fast_r2d2.words import pad_spans, tokenize_sentences, word_spans
 
 from .collators import DataCollatorForFastR2D2, DataCollatorForFastR2D2Pairs
-from .corpora import SENTENCE_RULES, clean_wikitext, read_lines, read_sentences
+from .corpora import SENTENCE_RULES, clean_wikitext
 from .training import task_token_ids, train_tokenizer
 
 __all__ = [
@@ -11,7 +12,7 @@ __all__ = [
     "DataCollatorForFastR2D2",
     "DataCollatorForFastR2D2Pairs",
     "clean_wikitext",
-    "encode_sentences",
+    "tokenize_sentences",
     "pad_spans",
     "read_lines",
     "read_sentences",

@@ -60,7 +60,7 @@ def _check_not_empty(features: list[dict[str, Any]]) -> None:
     for row, feature in enumerate(features):
         if not len(feature["input_ids"]):
             raise ValueError(
-                f"row {row} of the batch has no token; make features with encode_sentences, which turns "
+                f"row {row} of the batch has no token; make features with tokenize_sentences, which turns "
                 "empty text into [UNK]"
             )
 

@@ -18,7 +18,7 @@ EXTRA_TOKENS = ["[SUM]", "[PAIR]"]
 KINDS = ("wordpiece", "character", "word")
 
 # A character that no text holds and so no vocabulary knows: blank text becomes it, and it becomes [UNK]. Text that is
-# empty from the start never gets to the normalizer; `encode_sentences` sees to that.
+# empty from the start never gets to the normalizer; `tokenize_sentences` sees to that.
 NO_TEXT = "\ue000"
 
 

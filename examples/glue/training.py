@@ -15,7 +15,7 @@ from modeling_fast_r2d2.modeling_fast_r2d2 import ClassificationHead
 
 logger = logging.get_logger(__name__)
 
-ENCODINGS = ("forced", "chart")  # Fast-R2D2* and Fast-R2D2 in the paper
+SCORED_ENCODINGS = ("forced", "chart")  # Fast-R2D2* and Fast-R2D2 in the paper
 
 
 def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments: FineTuningArguments) -> Trainer:
@@ -29,7 +29,7 @@ def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments:
     evaluations = {
         f"{name}_{encoding}": rows.add_column("encoding", [encoding] * len(rows))
         for name, rows in ((name, encode(rows, tokenizer, options.max_length)) for name, rows in evaluated(data))
-        for encoding in ENCODINGS
+        for encoding in SCORED_ENCODINGS
     }
     return Trainer(
         model,

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from modeling_fast_r2d2 import punctuation
 from modeling_fast_r2d2.punctuation import set_aside
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, encode_sentences, word_spans
+from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, tokenize_sentences, word_spans
 
 # A text of more characters for each token of the limit is no sentence; it is left out unseen, for tokenizing a giant
 # line takes many times its size. Rarely can such a text have few tokens: a word of over 100 letters is one [UNK].
@@ -89,7 +89,7 @@ def line_encoder(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Calla
     def encode(lines: Iterable[str]) -> list[dict]:
         sentences = sentences_of(lines, data)
         fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
-        encoded = encode_sentences(tokenizer, list(itertools.compress(sentences, fits)))
+        encoded = tokenize_sentences(tokenizer, list(itertools.compress(sentences, fits)))
         rows = (dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True))
         return [
             _within(sentence, next(rows), data) if fit else _too_long(len(sentence))
@@ -105,7 +105,7 @@ def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
 
 
 def without_marks(sentence: str, row: dict) -> dict:
-    """A sentence of `encode_sentences` without the punctuation between its words."""
+    """A sentence of `tokenize_sentences` without the punctuation between its words."""
     kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
     return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
             "bounds": bounds}  # fmt: skip

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
-from modeling_fast_r2d2.tree_parser import TreeParser
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from pretraining.batches import Limits, cut
 from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2

@@ -17,8 +17,8 @@ from modeling_fast_r2d2 import BinaryTree
 from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, from_spans, score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
-from modeling_fast_r2d2.tree_parser import TreeParser
-from modeling_fast_r2d2.words import batches_by_length, encode_sentences, show_all_words
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.words import batches_by_length, show_all_words, tokenize_sentences
 from pretraining.count_teacher import CountTeacher
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
@@ -55,7 +55,7 @@ class EncoderTrees:
                  teacher: CountTeacher | None, batch_tokens: int):  # fmt: skip
         self.gold, self.model = gold, model
         shown = show_all_words(tokenizer, [tree.words for tree in gold])
-        encoded = encode_sentences(tokenizer, shown, is_split_into_words=True)
+        encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=True)
         self.word_ids, lengths = encoded["word_ids"], [len(ids) for ids in encoded["input_ids"]]
         chance, collate = torch.Generator().manual_seed(0), DataCollatorForFastR2D2(tokenizer)
         by_chance = [torch.rand(length - 1, generator=chance) for length in lengths]

@@ -18,13 +18,13 @@ from timing.systems import BERT, FAIR_BERT, Batch, default_names, make_systems, 
 from timing.workloads import batches_of
 
 SYSTEMS = (FAIR_BERT, BERT, "Fast-R2D2*")
-MOST = 8  # batches of a size: enough to even out lengths
+MAX_BATCHES = 8  # batches of a size: enough to even out lengths
 
 
 @torch.inference_mode()
 def time_batch_sizes(options: argparse.Namespace, sentences: Batch, model: FastR2D2Model) -> Iterator[dict]:
     """For each of ``options.batch_sizes`` and each system, seconds of a batch of the first sentences: means over at
-    most `MOST` full batches, medians over rounds."""
+    most `MAX_BATCHES` full batches, medians over rounds."""
     if not options.batch_sizes:
         return
     systems = make_systems([name for name in SYSTEMS if name in default_names(options.device)], model)
@@ -44,11 +44,11 @@ def time_batch_sizes(options: argparse.Namespace, sentences: Batch, model: FastR
 
 
 def full_batches(sentences: Batch, size: int) -> list[Batch]:
-    """The first ones, at most `MOST`.
+    """The first ones, at most `MAX_BATCHES`.
 
     Raises:
         ValueError: if there is none.
     """
     if not 1 <= size <= len(sentences):
         raise ValueError(f"--batch_sizes must be from 1 to --sentences, {len(sentences)}, got {size}")
-    return list(batches_of(sentences[: min(MOST, len(sentences) // size) * size], size))
+    return list(batches_of(sentences[: min(MAX_BATCHES, len(sentences) // size) * size], size))

@@ -1,7 +1,7 @@
 """The BERT that we compare with: as torch runs it, and on the matrix products that our models have.
 
 On a CPU torch may give float32 products to a library that leaves half of the processor unused, while our models call
-oneDNN (`modeling_fast_r2d2.products`). That is a merit of the library, not of the model: a fair BERT calls it, too.
+oneDNN (`modeling_fast_r2d2.cpu_linear`). That is a merit of the library, not of the model: a fair BERT calls it, too.
 """
 
 import copy
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
 from modeling_fast_r2d2 import FastR2D2Model
-from modeling_fast_r2d2.products import linear
+from modeling_fast_r2d2.cpu_linear import linear
 
 
 def make_bert(times: int, model: FastR2D2Model) -> BertModel:
@@ -26,7 +26,7 @@ def make_bert(times: int, model: FastR2D2Model) -> BertModel:
 
 
 def on_our_products(bert: BertModel) -> BertModel:
-    """The same BERT, for evaluation, with every linear layer by `modeling_fast_r2d2.products.linear`, and GELU within
+    """The same BERT, for evaluation, with every linear layer by `modeling_fast_r2d2.cpu_linear.linear`, and GELU within
     the product before it, as our models have it. Both share their weights."""
     weights = {id(weight): weight for weight in bert.parameters()}
     ours = copy.deepcopy(bert, weights)  # what is in `weights` is not copied

@@ -9,15 +9,14 @@ from collections.abc import Callable
 import torch
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
-from modeling_fast_r2d2.chart import Chart, merge_ranks, plan_chart, plan_tree
-from modeling_fast_r2d2.composition import WORTH_PACKING
-from modeling_fast_r2d2.products import linear, packed_weights
+from modeling_fast_r2d2.chart import Chart
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
+from modeling_fast_r2d2.cpu_linear import linear
 from timing.systems import Batch, pad
 
 
 class Products:
-    """The matrix products of encoding some batches, and nothing else, by the fastest routine at hand: the model's own,
-    which on a CPU is oneDNN's, the weights of many levels laid out for it once (or ``as_they_lie``)."""
+    """The matrix products of encoding some batches, and nothing else, by the routine that the model calls."""
 
     def __init__(self, config: FastR2D2Config, device: str, dtype: torch.dtype):
         size, inner = config.hidden_size, config.intermediate_size
@@ -26,23 +25,19 @@ class Products:
         # Each layer has its own: one layer's alone would stay in the processor's cache, which a model's do not.
         self.weights = [[self._random(*shape[::-1]) for shape in self.shapes] for _ in range(config.num_hidden_layers)]
 
-    def of_levels(self, compositions: list[int], num_tasks: int, as_they_lie: bool = False) -> Callable[[], None]:
+    def of_levels(self, compositions: list[int], num_tasks: int) -> Callable[[], None]:
         """A function that does them for so many compositions at once, level by level. Task tokens are projected once in
         the first layer, where they are the same in all compositions."""
         most = (num_tasks + 2) * max(compositions)
         inputs = [self._random(most, shape[0]) for shape in self.shapes]
 
-        is_packed = len(compositions) >= WORTH_PACKING * self.dtype.itemsize and not as_they_lie
-        packed = [weight for weights in self.weights for weight in weights] if is_packed else []
-
         def run() -> None:
-            with packed_weights(packed):
-                for count in compositions:
-                    for layer, weights in enumerate(self.weights):
-                        rows = [(num_tasks + 2) * count] * len(inputs)
-                        rows[0] = 2 * count if layer == 0 else rows[0]
-                        for size, vectors, weight in zip(rows, inputs, weights, strict=True):
-                            linear(vectors[:size], weight)
+            for count in compositions:
+                for layer, weights in enumerate(self.weights):
+                    rows = [(num_tasks + 2) * count] * len(inputs)
+                    rows[0] = 2 * count if layer == 0 else rows[0]
+                    for size, vectors, weight in zip(rows, inputs, weights, strict=True):
+                        linear(vectors[:size], weight)
 
         return run
 
@@ -93,7 +88,7 @@ def charts_of(model: FastR2D2Model, batches: list[Batch], encoding: str) -> list
     """The structure that a model plans for each batch; only what the root reaches."""
     charts = []
     for batch in batches:
-        embedded = model.embed(**pad(batch, str(model.device)), atom_spans=None)
+        embedded = model.read_batch(**pad(batch, str(model.device)), atom_spans=None)
         lengths = embedded.sentences.lengths
         ranks = merge_ranks(embedded.split_scores, lengths)
         is_forced = encoding == "forced"

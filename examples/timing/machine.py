@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modeling_fast_r2d2.products import linear
+from modeling_fast_r2d2.cpu_linear import linear
 
 LIBRARIES = {"oneDNN": r"MKL-DNN (v[\d.]+)", "MKL": r"oneAPI Math Kernel Library Version ([\w.]+)"}
 

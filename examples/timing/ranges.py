@@ -16,7 +16,6 @@ from timing.systems import BERT, FAIR_BERT, Batch, System, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of
 
 PRODUCTS = "products of "  # a system's name: a row that is its limit
-AS_THEY_LIE = ", weights as they lie"  # not laid out for a CPU's products beforehand
 
 
 @torch.inference_mode()
@@ -55,7 +54,7 @@ def _time_range(
 
 def ratios_of(system: str, times: dict[str, Time]) -> dict[str, float]:
     """How many times the seconds of what a system is compared with, as far as that was timed, too."""
-    others = {"times_products": PRODUCTS + system, "times_products_as_they_lie": PRODUCTS + system + AS_THEY_LIE}
+    others = {"times_products": PRODUCTS + system}
     if not system.startswith(PRODUCTS):
         others = {"times_fair_bert": FAIR_BERT, "times_bert": BERT} | others
     return {name: times[system].median / times[other].median for name, other in others.items() if other in times}
@@ -70,10 +69,9 @@ def limits_of(model: FastR2D2Model, names, batches: list[Batch]) -> tuple[dict, 
             levels = compositions_of(charts_of(model, batches, encoding))
             count = products.operations(levels, tasks) + products.parser_operations(batches)
             operations[system] = count
-            for suffix in ("", AS_THEY_LIE) if model.device.type == "cpu" else ("",):
-                of_levels = products.of_levels(levels, tasks, as_they_lie=bool(suffix))
-                limits[PRODUCTS + system + suffix] = partial(_run_both, of_levels, products.of_parser(batches))
-                operations[PRODUCTS + system + suffix] = count
+            of_levels = products.of_levels(levels, tasks)
+            limits[PRODUCTS + system] = partial(_run_both, of_levels, products.of_parser(batches))
+            operations[PRODUCTS + system] = count
     return limits, operations
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from modeling_fast_r2d2.products import linear, weight_gradient
+from modeling_fast_r2d2.cpu_linear import linear, weight_gradient
 from timing.recorder import Product
 
 

@@ -28,8 +28,6 @@ def _cell(row: dict | None) -> str:
     text += _to_berts(row)
     if row.get("times_products"):
         text += f", {row['times_products']:.2f} x products"
-    if row.get("times_products_as_they_lie"):
-        text += f" ({row['times_products_as_they_lie']:.2f} x as they lie)"
     if row.get("peak_bytes"):
         text += f", {row['peak_bytes'] / 2**30:.2f} GiB"
     return text

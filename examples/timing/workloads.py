@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2.words import batches_by_length
-from tokenization_fast_r2d2 import encode_sentences
+from tokenization_fast_r2d2 import tokenize_sentences
 
 RANGES = ((2, 50), (50, 100), (100, 200), (200, 500))  # tokens; the upper end is not in the range
 
@@ -20,7 +20,7 @@ def sentences_by_range(
         ValueError: if the corpus is too small.
     """
     texts = [line for line in lines if line]
-    ids = encode_sentences(tokenizer, texts)["input_ids"]
+    ids = tokenize_sentences(tokenizer, texts)["input_ids"]
     found = {bounds: _of_lengths(ids, *bounds) for bounds in ranges}
     for bounds, sentences in found.items():
         if len(sentences) < count:

@@ -16,7 +16,6 @@ from transformers import AutoTokenizer
 from transformers.utils import logging
 
 from .. import bundled_checkpoint
-from ..files import write_text
 from ..grammar_induction import (
     LabelledTree,
     Preprocessing,
@@ -29,7 +28,8 @@ from ..grammar_induction.alignment import GRANULARITIES
 from ..grammar_induction.comparison import Result, as_markdown, as_text, lengths, overview, write_results
 from ..grammar_induction.systems import BASELINES, baseline_trees, best_binary_trees, model_trees, over_pieces
 from ..grammar_induction.treebanks import PTB_SECTIONS
-from ..tree_parser import METHODS, TreeParser
+from ..parsing.tree_parser import METHODS, TreeParser
+from ..text_files import write_text
 
 SYSTEMS = (*BASELINES, *METHODS, "best_binary")
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(SYSTEMS)}; by default all but heuristic, or none beside --predicted")  # fmt: skip
     add("--checkpoint", nargs="+", default=[bundled_checkpoint()],
         help="of the models, folders or Hub names; of several, such as seeds, mean and deviation")  # fmt: skip
-    add("--no_span_constraints", action="store_true", help="let models split words, too")
+    add("--no_keep_words", action="store_true", help="let models split words, too")
     add("--seeds", type=int, default=5, help="random trees are drawn so many times")
     add("--output", type=Path, help="folder for results.json, .md, .csv and the trees of every system")
     add("--markdown", action="store_true", help="print Markdown tables")
@@ -121,7 +121,7 @@ def _trees_by(
     checkpoint: str, method: str, gold: list[LabelledTree], written: list[LabelledTree] | None, options
 ) -> list[LabelledTree]:
     parser = TreeParser.from_pretrained(
-        checkpoint, method, pieces=options.granularity == "pieces", keep_words=not options.no_span_constraints
+        checkpoint, method, pieces=options.granularity == "pieces", keep_words=not options.no_keep_words
     )
     with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1) as bar:
         return model_trees(parser, gold, progress=bar.update, written=written)

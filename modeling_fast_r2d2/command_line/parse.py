@@ -20,10 +20,9 @@ import torch
 from tqdm import tqdm
 from transformers.utils import logging
 
-from tokenization_fast_r2d2.corpora import decoded, read_sentences
-
 from .. import bundled_checkpoint
-from ..tree_parser import METHODS, ParsedSentence, TreeParser
+from ..parsing.tree_parser import METHODS, ParsedSentence, TreeParser
+from ..text_files import decode_lines, read_sentences
 from .shards import LINES_IN_A_SHARD, parse_in_shards
 
 LARGEST_CHUNK = 4096  # lines read, sorted by length and parsed together
@@ -52,7 +51,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint", default=bundled_checkpoint(), help="folder, Hub name or bundled name; default: fast-r2d2-tiny")
     add("--method", choices=list(METHODS), default="parser",
         help="whose trees: the parser's; the best of the chart; of minimum risk under the chart; R2D2's")  # fmt: skip
-    add("--no_span_constraints", action="store_true", help="let the parser split words, too")
+    add("--no_keep_words", action="store_true", help="let the parser split words, too")
     add("--batch_tokens", type=int, default=8192, help="tokens parsed at once")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
 
@@ -96,7 +95,7 @@ def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeP
         options.method,
         options.device or device or ("cuda" if torch.cuda.is_available() else "cpu"),
         pieces=options.pieces,
-        keep_words=not options.no_span_constraints,
+        keep_words=not options.no_keep_words,
         with_vectors=bool(getattr(options, "vectors", False)),
         batch_tokens=options.batch_tokens,
     )
@@ -106,7 +105,7 @@ def lines_to_parse(options: argparse.Namespace) -> Iterator[str]:
     if options.file:
         return read_sentences(options.file)
     if options.sentences == ["-"]:
-        return (line.strip() for line in decoded(sys.stdin.buffer, "standard input"))
+        return (line.strip() for line in decode_lines(sys.stdin.buffer, "standard input"))
     return iter(options.sentences)
 
 

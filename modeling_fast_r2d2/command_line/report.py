@@ -13,8 +13,8 @@ from transformers.utils import logging
 
 from .. import bundled_checkpoint
 from ..grammar_induction.metrics import score_trees
+from ..parsing.tree_parser import METHODS
 from ..pictures import write_report
-from ..tree_parser import METHODS
 from .evaluate import (
     add_comparison_arguments,
     add_gold_arguments,
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--predicted", type=Path, help="file of trees, one a line; by default a model's")
     add("--checkpoint", default=bundled_checkpoint(), help="of that model, folder or Hub name")
     add("--method", choices=list(METHODS), default="parser", help="whose trees: parser, chart, ...")
-    add("--no_span_constraints", action="store_true", help="let the model split words, too")
+    add("--no_keep_words", action="store_true", help="let the model split words, too")
     add("--output", type=Path, default=Path("report.html"), help="file to write")
     add("--title", help="by default the names of the files")
 

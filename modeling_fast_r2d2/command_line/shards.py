@@ -14,16 +14,14 @@ import numpy as np
 from safetensors.numpy import save
 from tqdm import tqdm
 
-from tokenization_fast_r2d2 import read_sentences
-
-from ..files import write_aside, write_text
-from ..tree_parser import ParsedSentence, TreeParser
+from ..parsing.tree_parser import ParsedSentence, TreeParser
+from ..text_files import read_sentences, write_aside, write_text
 
 LINES_IN_A_SHARD = 100_000
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "svg": "svg", "pretty": "txt"}
 # What decides the output; a folder holds the shards of one such choice.
 SETTINGS = (
-    "checkpoint", "method", "words", "no_span_constraints", "batch_tokens", "pieces", "format", "shard_lines",
+    "checkpoint", "method", "words", "no_keep_words", "batch_tokens", "pieces", "format", "shard_lines",
     "text_column", "vectors",
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
-from ..files import write_text
+from ..text_files import write_text
 from .metrics import Scores
 
 LABELS = ("NP", "VP", "PP", "SBAR", "ADJP", "ADVP", "QP", "WD", "NNP chunk")

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tokenization_fast_r2d2 import read_lines
-
+from ..text_files import read_lines
 from .labelled_trees import PUNCTUATION_TAGS, TRACE_TAGS, LabelledTree, from_spans, parse_brackets
 
 logger = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from ..files import write_text
 from ..grammar_induction.alignment import align
 from ..grammar_induction.labelled_trees import LabelledTree
 from ..grammar_induction.metrics import Scores, score_trees
+from ..text_files import write_text
 from .comparison import draw_comparison
 from .svg import as_xml, clip, visible
 

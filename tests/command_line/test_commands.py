@@ -65,7 +65,7 @@ def test_every_format_tells_the_same_tree(capsys):
 
 
 def test_pieces_and_words_that_may_be_split(capsys):
-    main(["parse", "discombobulated unbelievabilities happened", "--pieces", "--no_span_constraints"])
+    main(["parse", "discombobulated unbelievabilities happened", "--pieces", "--no_keep_words"])
     leaves = capsys.readouterr().out.replace("(", "").replace(")", "").split()
     assert len(leaves) > 6 and any(leaf.startswith("##") for leaf in leaves)
 
@@ -111,7 +111,7 @@ def test_from_a_treebank_to_figures_and_a_report(gold, tmp_path, capsys):
 def test_systems_side_by_side(gold, tmp_path, capsys, granularity):
     systems = ["left", "right", "balanced", "random", "heuristic", "chart", "minimum_risk", "parser", "best_binary"]
     options = ["--systems", *systems, "--seeds", "3", "--granularity", granularity, "--markdown"]
-    main(["evaluate", str(gold), *options, "--no_span_constraints", "--output", str(tmp_path / "out")])
+    main(["evaluate", str(gold), *options, "--no_keep_words", "--output", str(tmp_path / "out")])
     rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.split("\n\n")[0].splitlines()]
     assert rows[2:] == systems
     results = json.loads((tmp_path / "out" / "results.json").read_text())["systems"]

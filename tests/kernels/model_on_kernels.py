@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import merge_ranks, plan_chart, plan_tree
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
-from modeling_fast_r2d2.encoder import Encoding
+from modeling_fast_r2d2.encoder import EncodedChart
 from modeling_fast_r2d2.objectives import exact_tree_loss, sample_trees, sampled_tree_loss
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -63,7 +63,9 @@ def test_structure_and_tree_loss_are_those_of_torch(objective):
         assert ours.level_sizes == theirs.level_sizes
         assert all(torch.equal(getattr(ours, name), getattr(theirs, name)) for name in ("spans", "splits", "left"))
     losses, scores = [], torch.randn(42, requires_grad=True)
-    encoding = Encoding(None, None, torch.zeros(ours.splits.shape).masked_fill(ours.splits < 0, float("-inf")), None)
+    encoding = EncodedChart(
+        None, None, torch.zeros(ours.splits.shape).masked_fill(ours.splits < 0, float("-inf")), None
+    )
     trees = sample_trees(ours, encoding, 5)
     for kernels in ("triton", "torch"):
         given = (ours, encoding, scores, kernels) if objective == "exact" else (ours, trees, scores, kernels)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 import fast_r2d2_kernels as kernels
 from modeling_fast_r2d2 import FastR2D2Config, choice, objectives
-from modeling_fast_r2d2.chart import _nearest_greater, merge_ranks
+from modeling_fast_r2d2.chart_planning import merge_ranks, nearest_greater
 from modeling_fast_r2d2.composition import Composition
 
 
@@ -93,6 +93,6 @@ def test_nearest_greater(scores, count):
     padded = torch.tensor([sentence + [0] * (width - len(sentence)) for sentence in scores], dtype=torch.float32)
     ranks = merge_ranks(padded.view(len(scores), width), lengths)
     for ours, expected in zip(
-        kernels.nearest_greater(ranks, count), _nearest_greater(ranks, lengths, count), strict=True
+        kernels.nearest_greater(ranks, count), nearest_greater(ranks, lengths, count), strict=True
     ):
         assert ours.equal(expected)

@@ -11,7 +11,7 @@ from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.batches import Limits
 from pretraining.evaluation import draw_trees, read_gold_trees, unigram_figures, validation_losses
 from pretraining.treebank import TreebankScorer
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, task_token_ids
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids, tokenize_sentences
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def model(tokenizer):
 
 
 def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences):
-    encoded = encode_sentences(tokenizer, sentences[:40])
+    encoded = tokenize_sentences(tokenizer, sentences[:40])
     features = [{"input_ids": ids} for ids in encoded["input_ids"]]
     collate, accelerator = DataCollatorForFastR2D2(tokenizer), Accelerator(cpu=True)
     losses = validation_losses(accelerator, model, features, collate, Limits(7, 60))
@@ -48,7 +48,7 @@ def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences)
 def test_evaluation_draws_no_random_numbers(model, tokenizer, sentences):
     scorer = TreebankScorer([from_spans(["the", "cat"], [(0, 1)])], model, tokenizer)
     before = torch.get_rng_state()
-    encoded = encode_sentences(tokenizer, sentences[:4])
+    encoded = tokenize_sentences(tokenizer, sentences[:4])
     features = [{"input_ids": ids} for ids in encoded["input_ids"]]
     validation_losses(Accelerator(cpu=True), model, features, DataCollatorForFastR2D2(tokenizer), Limits())
     scorer()
@@ -64,7 +64,7 @@ def test_trees_are_drawn_by_parser_and_chart(model, tokenizer):
 def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer):
     """Gold trees that are the parser's own have F1 100."""
     [words] = [["the", "old", "underold", "man", "walks", "quickly"]]
-    encoded = encode_sentences(tokenizer, [words], is_split_into_words=True)
+    encoded = tokenize_sentences(tokenizer, [words], is_split_into_words=True)
     feature = {"input_ids": encoded["input_ids"][0], "atom_spans": encoded["atom_spans"][0]}
     model.eval()
     output = model.model(**DataCollatorForFastR2D2(tokenizer)([feature]), encoding="forced")

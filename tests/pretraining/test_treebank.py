@@ -9,7 +9,7 @@ from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTrainin
 from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.count_teacher import CountTeacher, UnitCounts
 from pretraining.treebank import EncoderTrees, TreebankScorer, chain_warnings, tree_figures
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, encode_sentences, task_token_ids
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids, tokenize_sentences
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_the_encoders_trees_are_the_best_of_charts_of_window_4(model, tokenizer,
     four = FastR2D2ForPreTraining(FastR2D2Config.from_dict(model.config.to_dict() | {"window_size": 4})).eval()
     four.load_state_dict(model.state_dict())
     for tree, own in zip(gold, found, strict=True):
-        encoded = encode_sentences(tokenizer, [tree.words], is_split_into_words=True)
+        encoded = tokenize_sentences(tokenizer, [tree.words], is_split_into_words=True)
         feature = {"input_ids": encoded["input_ids"][0], "atom_spans": encoded["atom_spans"][0]}
         batch = DataCollatorForFastR2D2(tokenizer)([feature])
         output = four.model(**batch, split_scores=teacher(batch["input_ids"]), encoding="chart")

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from modeling_fast_r2d2 import products
-from modeling_fast_r2d2.products import linear
+from modeling_fast_r2d2 import cpu_linear
+from modeling_fast_r2d2.cpu_linear import linear
 from timing.recorder import ProductRecorder
 from timing.replay import largest_operand, operations, replay
 
@@ -20,7 +20,7 @@ def recorded(function) -> list:
 @pytest.mark.parametrize("least", [1, 1e12])
 def test_products_of_linear_layers_are_written_down(least, monkeypatch):
     """By oneDNN or not, of the backward pass as well."""
-    monkeypatch.setattr(products, "LEAST", least)
+    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", least)
     inputs, weight = (torch.randn(*shape, requires_grad=True) for shape in ((5, 3, 8), (16, 8)))
     found = recorded(lambda: linear(inputs, weight).sum().backward())
     assert operations(found) == 3 * 2 * 15 * 8 * 16

@@ -14,15 +14,14 @@ from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoTokenizer
 
-from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint, products
-from timing import batch_sizes, check, clock, limits
-from timing.batch_sizes import MOST, full_batches
+from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint, cpu_linear
+from timing import batch_sizes, check, clock
+from timing.batch_sizes import MAX_BATCHES, full_batches
 from timing.bert import make_bert, on_our_products
 from timing.check import TOLERANCES
 from timing.lengths import describe_lengths
 from timing.limits import Products, charts_of, compositions_of
 from timing.machine import Names, describe_machine, describe_products
-from timing.ranges import AS_THEY_LIE
 from timing.report import plot, table
 from timing.systems import DEFAULT_NAMES, FAIR_BERT, System, default_names, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
@@ -61,7 +60,7 @@ def test_every_system_encodes_the_batch(tiny_config):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, monkeypatch):
     """Whether its products are large enough for oneDNN or not."""
-    monkeypatch.setattr(products, "LEAST", least)
+    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", least)
     plain = make_bert(3, FastR2D2Model(tiny_config).to(dtype))
     fair = on_our_products(plain)
     inputs = pad([list(range(20, 29)), [30, 31]], "cpu")
@@ -74,7 +73,7 @@ def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, m
     assert {id(weight) for weight in fair.parameters()} == {id(weight) for weight in plain.parameters()}
     assert of_plain.called.count("mkldnn._linear_pointwise.default") == 0
     linears = 6 * 3 * tiny_config.num_hidden_layers
-    is_served = least == 1 and products._has_onednn(dtype)
+    is_served = least == 1 and cpu_linear.has_onednn(dtype)
     assert of_fair.called.count("mkldnn._linear_pointwise.default") == (linears if is_served else 0)
     assert of_fair.called.count("aten.gelu.default") == (0 if is_served else of_plain.called.count("aten.gelu.default"))
 
@@ -93,7 +92,7 @@ def test_the_machine_names_its_processor_and_the_libraries_of_both_products():
     assert f"{torch.get_num_threads()} threads" in describe_machine("cpu")
     text = describe_products("cpu", torch.float32)
     assert re.fullmatch("products: torch's by .+, ours.+", text)
-    assert ("oneDNN" in text) == products._has_onednn(torch.float32)
+    assert ("oneDNN" in text) == cpu_linear.has_onednn(torch.float32)
     blas = re.findall(r"BLAS_INFO=(\w+)", torch.__config__.show())
     assert not blas or blas[0].lower() in text.lower()
 
@@ -101,7 +100,7 @@ def test_the_machine_names_its_processor_and_the_libraries_of_both_products():
 def test_batches_of_a_size_are_full():
     sentences = [[number] for number in range(20)]
     assert full_batches(sentences, 3) == [sentences[3 * number : 3 * number + 3] for number in range(6)]
-    assert len(full_batches(sentences, 1)) == MOST and full_batches(sentences, 20) == [sentences]
+    assert len(full_batches(sentences, 1)) == MAX_BATCHES and full_batches(sentences, 20) == [sentences]
     with pytest.raises(ValueError, match="from 1 to --sentences, 20, got 21"):
         full_batches(sentences, 21)
 
@@ -118,25 +117,13 @@ def test_products_are_those_of_the_compositions_that_a_model_makes(tiny_config):
         handle.remove()
         levels = compositions_of(charts_of(model, batches, encoding))
         assert [children.shape[1] for children in made] == levels
-        constants = model.composition.prepare(model.embeddings.weight[:tasks])
+        shared = model.composition.prepare(model.embeddings.weight[:tasks])
         with FlopCounterMode(display=False) as of_products:
             bare.of_levels(levels, tasks)()
         with FlopCounterMode(display=False) as of_model:
             for children in made:
-                model.composition.stack(constants, children)
+                model.composition.stack(shared, children)
         assert of_products.get_total_flops() == bare.operations(levels, tasks) == of_model.get_total_flops()
-
-
-@pytest.mark.parametrize("as_they_lie", [False, True])
-def test_products_of_many_levels_find_their_weights_laid_out(tiny_config, as_they_lie, monkeypatch):
-    monkeypatch.setattr(products, "LARGE", 1)
-    seen = []
-    monkeypatch.setattr(limits, "linear", lambda *_: seen.append(len(products._packed.get())))
-    with torch.no_grad():
-        Products(tiny_config, "cpu", torch.float32).of_levels([1] * 99, 1, as_they_lie)()
-        Products(tiny_config, "cpu", torch.float32).of_levels([1], 1)()
-    weights = 0 if as_they_lie or not products._has_onednn(torch.float32) else 4 * tiny_config.num_hidden_layers
-    assert seen == [weights] * 99 * 4 * tiny_config.num_hidden_layers + [0] * 4 * tiny_config.num_hidden_layers
 
 
 def test_products_of_the_parser(tiny_config):
@@ -173,7 +160,7 @@ def test_peak_memory_sees_what_a_run_takes():
 def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeypatch):
     assert check.check_references("cpu", torch.float32) == 22
     with monkeypatch.context() as context:
-        context.setattr(products, "LEAST", 1)  # all of their small products by oneDNN
+        context.setattr(cpu_linear, "MIN_MULTIPLICATIONS", 1)  # all of their small products by oneDNN
         assert check.check_references("cpu", torch.float32) == 22
     shutil.copytree(check.GOLDEN, tmp_path / "golden")
     arrays = tmp_path / "golden" / "cases" / "len10_batch4.safetensors"
@@ -195,12 +182,12 @@ def test_the_table_and_its_files(tmp_path, capsys):
     assert "22 reference cases are right" in out and "| Fast-R2D2* encoder |" in out and "x products" in out
     results = json.loads((tmp_path / "out" / "speed.json").read_text())
     rows = {row["system"]: row for row in results["ranges"]}
-    of_products = {f"products of {name}{how}" for name in ("Fast-R2D2", "Fast-R2D2*") for how in ("", AS_THEY_LIE)}
+    of_products = {f"products of {name}" for name in ("Fast-R2D2", "Fast-R2D2*")}
     assert set(rows) == {*DEFAULT_NAMES, *of_products}
     assert rows["BERT-12L"]["times_bert"] == 1 and rows["Fast-R2D2"]["times_products"] > 0
     assert {row["shape"] for row in results["lengths"]} == {"balanced", "random", "chain"}
     assert (tmp_path / "out" / "speed.png").read_bytes().startswith(b"\x89PNG")
-    assert table(results["ranges"]).count("\n") == 14
+    assert table(results["ranges"]).count("\n") == 12
     assert rows[FAIR_BERT]["times_fair_bert"] == 1 and rows["Fast-R2D2*"]["times_fair_bert"] > 0
     assert f"the fair BERT is {FAIR_BERT} |" in out and re.search(
         r"\d x fair BERT, [\d.]+ x BERT, [\d.]+ x products", out

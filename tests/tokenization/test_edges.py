@@ -6,7 +6,7 @@ import torch
 from tokenization_fast_r2d2 import (
     DataCollatorForFastR2D2,
     DataCollatorForFastR2D2Pairs,
-    encode_sentences,
+    tokenize_sentences,
     train_tokenizer,
 )
 
@@ -26,7 +26,7 @@ def test_blank_lines_of_the_corpus_do_not_make_blank_text_known(kind):
 
 def test_one_string_in_place_of_sentences_is_refused(tokenizer):
     with pytest.raises(ValueError, match="put it in a list"):
-        encode_sentences(tokenizer, "the cat")
+        tokenize_sentences(tokenizer, "the cat")
     with pytest.raises(ValueError, match="read_sentences"):
         train_tokenizer("corpus.txt", show_progress=False)
 

@@ -17,9 +17,9 @@ from tokenization_fast_r2d2 import (
     DataCollatorForFastR2D2,
     DataCollatorForFastR2D2Pairs,
     clean_wikitext,
-    encode_sentences,
     read_sentences,
     task_token_ids,
+    tokenize_sentences,
     train_tokenizer,
     word_spans,
 )
@@ -115,7 +115,7 @@ def test_word_spans_are_the_runs_of_one_word(word_ids):
 
 @given(texts=st.lists(st.one_of(st.text(max_size=20), st.sampled_from(TEXTS + ODD_TEXTS)), min_size=1, max_size=5))
 def test_every_text_gives_a_row_with_a_token_and_spans_of_its_words(tokenizer, texts):
-    encoded = encode_sentences(tokenizer, texts)
+    encoded = tokenize_sentences(tokenizer, texts)
     for ids, word_ids, words, spans in zip(*(encoded[k] for k in ("input_ids", "word_ids", "words", "atom_spans")),
                                            strict=True):  # fmt: skip
         assert len(ids) == len(word_ids) >= 1
@@ -123,9 +123,9 @@ def test_every_text_gives_a_row_with_a_token_and_spans_of_its_words(tokenizer, t
 
 
 def test_words_stand_as_in_the_text_and_spans_cover_their_pieces(tokenizer):
-    encoded = encode_sentences(tokenizer, ["Well-known CATS, naïve 日 zebra!"])
+    encoded = tokenize_sentences(tokenizer, ["Well-known CATS, naïve 日 zebra!"])
     assert encoded["words"][0] == ["Well", "-", "known", "CATS", ",", "naïve", "日", "zebra", "!"]
-    given_words = encode_sentences(tokenizer, [["Well-known", "CATS"]], is_split_into_words=True)
+    given_words = tokenize_sentences(tokenizer, [["Well-known", "CATS"]], is_split_into_words=True)
     assert given_words["words"][0] == ["Well-known", "CATS"]
     i, j = given_words["atom_spans"][0][0]
     assert given_words["word_ids"][0][i : j + 1] == [0] * (j - i + 1)
@@ -134,7 +134,7 @@ def test_words_stand_as_in_the_text_and_spans_cover_their_pieces(tokenizer):
 def test_empty_sentences_become_unknown_with_one_warning_and_keep_the_count(tokenizer, caplog):
     transformers_logging.enable_propagation()
     with caplog.at_level(logging.WARNING):
-        encoded = encode_sentences(tokenizer, ["a cat", "", "the", "\x00", "   "])
+        encoded = tokenize_sentences(tokenizer, ["a cat", "", "the", "\x00", "   "])
     transformers_logging.disable_propagation()
     assert [ids == [1] for ids in encoded["input_ids"]] == [False, True, False, True, True]
     messages = [record.getMessage() for record in caplog.records]
@@ -143,8 +143,8 @@ def test_empty_sentences_become_unknown_with_one_warning_and_keep_the_count(toke
 
 def test_long_sentences_are_kept_unless_a_maximum_is_given(tokenizer):
     text = "cat " * 5000
-    assert len(encode_sentences(tokenizer, [text])["input_ids"][0]) >= 5000
-    short = encode_sentences(tokenizer, [text], max_length=7)
+    assert len(tokenize_sentences(tokenizer, [text])["input_ids"][0]) >= 5000
+    short = tokenize_sentences(tokenizer, [text], max_length=7)
     assert len(short["input_ids"][0]) == len(short["word_ids"][0]) == 7
 
 
@@ -192,7 +192,7 @@ def test_wikitext_marks_join_their_neighbours_and_unknown_words_are_one_token(to
 def test_special_tokens_in_a_row_stay_as_many_as_they_are(tmp_path, kind):
     train_tokenizer(TEXTS, 120, kind, min_frequency=1, show_progress=False).save_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    encoded = encode_sentences(tokenizer, [clean_wikitext(" <unk> <unk>  <unk> A <unk> "), "[MASK] [UNK]", " "])
+    encoded = tokenize_sentences(tokenizer, [clean_wikitext(" <unk> <unk>  <unk> A <unk> "), "[MASK] [UNK]", " "])
     assert [sum(token == 1 for token in ids) for ids in encoded["input_ids"]] == [4, 1, 1]
     assert encoded["words"][0] == ["[UNK]"] * 3 + ["A", "[UNK]"] and encoded["words"][2] == ["[UNK]"]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from ..trees import BinaryTree
+from ..words import tokens_with_pieces
 from .tree_parser import TreeParser
-from .trees import BinaryTree
-from .words import tokens_with_pieces
 
 
 def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list[BinaryTree]:

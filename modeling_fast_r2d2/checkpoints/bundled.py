@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "checkpoints"
+FOLDER = Path(__file__).parent
 
 
 def bundled_names() -> list[str]:

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from .bundled import find_checkpoint
-from .configuration_fast_r2d2 import check_punctuation
-from .embedding import evaluation
-from .modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
-from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
-from .trees import BinaryTree
-from .words import batches_by_length
+from ..checkpoints import find_checkpoint
+from ..configuration_fast_r2d2 import check_punctuation
+from ..embedding import evaluation
+from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
+from ..reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
+from ..trees import BinaryTree
+from ..words import batches_by_length
 
 # How each method asks the model for its trees; None asks the parser alone, without encoding anything.
 METHODS: dict[str, dict[str, str] | None] = {
@@ -42,7 +42,7 @@ class ParsedSentence(NamedTuple):
 
     def _repr_svg_(self) -> str:
         """What a notebook shows: the tree, and the parser's scores as bars."""
-        from .pictures import draw_tree
+        from ..pictures import draw_tree
 
         return draw_tree(self.leaves, [(first, last, "") for first, last in self.tree.spans], self.split_scores)
 

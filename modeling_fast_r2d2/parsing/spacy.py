@@ -18,9 +18,9 @@ except ImportError as error:
     raise ImportError("the spaCy component needs spaCy: pip install 'fast-r2d2[spacy]'") from error
 from spacy.tokens import Doc, Span, Token
 
-from .given_tokens import parse_tokens
+from ..trees import BinaryTree, escaped
+from .pretokenized import parse_tokens
 from .tree_parser import TreeParser
-from .trees import BinaryTree, escaped
 
 # In `Doc.user_data`: for the split point after each token but the last, the first and last token, inclusive, of the
 # constituent that splits there; -1 between two sentences. ``(tokens - 1, 2)`` int32.

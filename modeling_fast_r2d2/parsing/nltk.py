@@ -6,9 +6,9 @@ from itertools import islice
 from nltk import Tree
 from nltk.parse.api import ParserI
 
-from .given_tokens import check_takes_tokens, parse_tokens
+from ..words import tokens_with_pieces
+from .pretokenized import check_takes_tokens, parse_tokens
 from .tree_parser import TreeParser
-from .words import tokens_with_pieces
 
 
 class FastR2D2NltkParser(ParserI):

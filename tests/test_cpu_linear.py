@@ -2,21 +2,21 @@
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from modeling_fast_r2d2 import FastR2D2Model, composition, products
-from modeling_fast_r2d2.products import apply_linear, linear, packed_weights
+from modeling_fast_r2d2 import cpu_linear
+from modeling_fast_r2d2.cpu_linear import apply_linear, linear
 
 SIZES = st.integers(1, 40)
-needs_onednn = pytest.mark.skipif(not products._has_onednn(torch.float32), reason="oneDNN is not used here")
+needs_onednn = pytest.mark.skipif(not cpu_linear.has_onednn(torch.float32), reason="oneDNN is not used here")
 
 
 @pytest.fixture(autouse=True)
 def _seed(monkeypatch):
-    monkeypatch.setattr(products, "LEAST", 1)  # so that small products are served, too
+    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", 1)  # so that small products are served, too
     torch.manual_seed(0)
 
 
@@ -117,7 +117,7 @@ class Subclass(torch.Tensor):
 
 
 def test_tensors_of_another_type_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(products, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
+    monkeypatch.setattr(cpu_linear, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
     weight = torch.randn(5, 8).as_subclass(Subclass)
     assert linear(torch.randn(3, 8), weight).shape == (3, 5)
 
@@ -130,8 +130,8 @@ def test_wrong_shapes_are_named_by_torch():
 
 
 def test_small_products_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(products, "LEAST", 3 * 8 * 5 + 1)
-    monkeypatch.setattr(products, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
+    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", 3 * 8 * 5 + 1)
+    monkeypatch.setattr(cpu_linear, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
     linear(torch.randn(3, 8), torch.randn(5, 8))
 
 
@@ -139,8 +139,8 @@ def test_a_torch_without_the_operation(monkeypatch):
     class Nothing:
         pass
 
-    monkeypatch.setattr(products.torch.ops, "mkldnn", Nothing())
-    monkeypatch.setattr(products, "_has_onednn", products._has_onednn.__wrapped__)
+    monkeypatch.setattr(cpu_linear.torch.ops, "mkldnn", Nothing())
+    monkeypatch.setattr(cpu_linear, "has_onednn", cpu_linear.has_onednn.__wrapped__)
     inputs, weight = torch.randn(3, 8), torch.randn(5, 8)
     torch.testing.assert_close(linear(inputs, weight), F.linear(inputs, weight))
 
@@ -149,108 +149,14 @@ def test_oneDNN_is_used_where_it_is_there(monkeypatch):
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX") or not torch.backends.mkldnn.is_available():
         pytest.skip("oneDNN is not used here")
     calls = []
-    onednn = products._onednn
-    monkeypatch.setattr(products, "_onednn", lambda *given: calls.append(given) or onednn(*given))
+    onednn = cpu_linear._onednn
+    monkeypatch.setattr(cpu_linear, "_onednn", lambda *given: calls.append(given) or onednn(*given))
     layer = nn.Linear(8, 5)
     apply_linear(layer, torch.randn(3, 8, requires_grad=True)).sum().backward()
     assert len(calls) == 2  # forward, and the inputs' gradient
     with torch.backends.mkldnn.flags(enabled=False):
         apply_linear(layer, torch.randn(3, 8))
     assert len(calls) == 2
-    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(cpu_linear, "MIN_WEIGHT_VALUES", 1)
     apply_linear(layer, torch.randn(3, 8)).sum().backward()
     assert len(calls) == 4  # the gradient of a large weight, too
-
-
-@pytest.fixture
-def _small_is_large(monkeypatch):
-    monkeypatch.setattr(products, "LARGE", 1)
-
-
-def onednn_calls(monkeypatch) -> list:
-    """The weights that oneDNN is given from now on."""
-    weights, pointwise = [], torch.ops.mkldnn._linear_pointwise
-
-    class Recorder:
-        _linear_pointwise = staticmethod(lambda x, weight, *rest: weights.append(weight) or pointwise(x, weight, *rest))
-
-        def __getattr__(self, name):
-            return getattr(operations, name)
-
-    operations = torch.ops.mkldnn
-    monkeypatch.setattr(products.torch.ops, "mkldnn", Recorder())
-    return weights
-
-
-@needs_onednn
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 40), SIZES, SIZES, st.booleans(), st.booleans(), st.sampled_from([torch.float32, torch.bfloat16]))
-def test_packed_weights_give_the_same_products(_small_is_large, rows, size, out, has_bias, gelu, dtype):
-    inputs, weight = torch.randn(rows, size, dtype=dtype), torch.randn(out, size, dtype=dtype)
-    bias = torch.randn(out, dtype=dtype) if has_bias else None
-    with torch.no_grad():
-        expected = linear(inputs, weight, bias, gelu)
-        with packed_weights([weight]):
-            torch.testing.assert_close(linear(inputs, weight, bias, gelu), expected)
-
-
-@needs_onednn
-def test_weights_are_packed_inside_and_once(_small_is_large, monkeypatch):
-    inputs, first, second = torch.randn(3, 8), torch.randn(8, 8), torch.randn(8, 8)
-    used = onednn_calls(monkeypatch)
-    with torch.no_grad():
-        with packed_weights([first]):
-            linear(inputs, first), linear(inputs, first), linear(inputs, second)
-        linear(inputs, first)
-    assert [weight.is_mkldnn for weight in used] == [True, True, False, False]
-    assert used[0] is used[1]
-
-
-@needs_onednn
-def test_an_error_inside_leaves_nothing_packed(_small_is_large, monkeypatch):
-    inputs, weight = torch.randn(3, 8), torch.randn(8, 8)
-    used = onednn_calls(monkeypatch)
-    with torch.no_grad():
-        with pytest.raises(KeyError), packed_weights([weight]):
-            raise KeyError
-        linear(inputs, weight)
-    assert not used[0].is_mkldnn
-
-
-@needs_onednn
-def test_weights_that_need_gradients_are_not_packed(_small_is_large):
-    weight = torch.randn(8, 8, requires_grad=True)
-    with packed_weights([weight]):
-        linear(torch.randn(3, 8), weight).sum().backward()
-    assert weight.grad is not None
-
-
-def test_what_onednn_does_not_serve_is_not_packed(_small_is_large, monkeypatch):
-    weights = [torch.randn(8, 8).as_subclass(Subclass), torch.randn(8, 8).double(), torch.randn(8, 8, device="meta")]
-    monkeypatch.setattr(products.torch.ops.mkldnn, "_reorder_linear_weight", lambda *_: pytest.fail("packed"))
-    with torch.no_grad(), packed_weights(weights):
-        pass
-    monkeypatch.setattr(products, "LARGE", 65)
-    with torch.no_grad(), packed_weights([torch.randn(8, 8)]):
-        pass
-
-
-@needs_onednn
-@pytest.mark.parametrize("encoding", ["forced", "chart", "heuristic"])
-def test_a_model_packs_its_weights_for_one_batch_and_sees_what_changes_after_it(
-    _small_is_large, tiny_config, a_batch, encoding, monkeypatch
-):
-    """Also by a change that torch does not count."""
-    model = FastR2D2Model(tiny_config).eval()
-    used = onednn_calls(monkeypatch)
-    for _ in range(2):
-        vectors = []
-        for is_packed in (True, False):
-            monkeypatch.setattr(composition, "WORTH_PACKING", 0 if is_packed else 1000)
-            used.clear()
-            with torch.no_grad():
-                vectors.append(model(**a_batch, encoding=encoding).last_hidden_state)
-            assert any(weight.is_mkldnn for weight in used) == is_packed
-        torch.testing.assert_close(*vectors, rtol=1e-5, atol=1e-5)
-        for parameter in model.parameters():
-            parameter.data.mul_(1.5)

@@ -1,0 +1,1 @@
+"""Texts to trees: `TreeParser`, and what gives it to nltk and spaCy."""
