@@ -1,8 +1,11 @@
 """A cell's candidates: their probabilities, the one that is chosen, and its vector (paper, Section 2.1).
 
-The choice is straight-through, also in evaluation: the best candidate's values, the softmax's gradient. Candidates are
-chosen by their probabilities alone. So all are scored, but where tasks are computed apart only the chosen one is made
-into a parent with a gradient; the others, to which no gradient goes, without one, for that of the choice.
+The choice is straight-through, also in evaluation: it has the best candidate's values and the softmax's gradient.
+
+A candidate's vector plays no part in the choice, only its probability does. So it is enough to score all candidates and
+to build the chosen one's vector with a gradient. The vectors of the others are needed for the gradient of the choice
+alone, and are built without a gradient of their own. This is what `_score_then_build` does; `_build_then_choose` is the
+definition.
 """
 
 from typing import NamedTuple
@@ -15,9 +18,10 @@ from torch.nn import functional as F
 from .children import Children
 from .fused import fused_kernels
 from .node_table import NodeTable
+from .noise import gumbel_noise
 
-# Compositions in evaluation. For fewer, reading the weights twice should take longer than using them; the number itself
-# was not measured.
+# Compositions of a level in evaluation. With fewer, scoring first should cost more than it saves, since the weights are
+# read twice. The number itself was not measured.
 MIN_COMPOSITIONS_APART = 48
 
 
@@ -37,12 +41,13 @@ def encode_cells(
     forbidden: Tensor | None = None,
     vectors_train_choice: bool = True,
 ) -> EncodedCells:
-    """
+    """Encode the cells of one level (paper, Equations 1 to 5).
+
     Args:
-        table: of which all children are written.
+        table: the nodes; all children of these cells are written.
         left, right: ``(cells, candidates)`` node ids, candidates in ascending order of split point.
         noise: scale of the Gumbel noise that samples the choice.
-        forbidden: ``(cells, candidates)`` bool, what may not be chosen; None forbids none.
+        forbidden: ``(cells, candidates)`` bool, candidates that may not be chosen; None forbids none.
         vectors_train_choice: whether the gradient of the vectors reaches the choice.
     """
     is_apart = bool(table.projections) and (torch.is_grad_enabled() or left.numel() >= MIN_COMPOSITIONS_APART)
@@ -53,7 +58,7 @@ def encode_cells(
 def _build_then_choose(
     table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool
 ) -> EncodedCells:
-    """The definition: all candidates are made into parents."""
+    """The definition: build the vectors of all candidates, then choose among them."""
     vectors, step = table.compose(left.flatten(), right.flatten())
     vectors, candidates = vectors.view(*left.shape, -1), table.with_children(step, left, right)
     vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, table.composition.composition_kernels)
@@ -81,9 +86,10 @@ def _score_then_build(
 def _pass_gradient_to_choice(
     table: NodeTable, children: Children, vectors: Tensor, weights: Tensor, chosen: Tensor
 ) -> Tensor:
-    """The chosen vectors, whose gradient reaches the choice's ``weights`` by way of the candidates passed over.
+    """The chosen vectors, with a gradient for the choice's ``weights``, for which the other candidates are built.
 
-    Cells of one candidate take part: some process may have no others, and all processes wait for its gradients.
+    Cells of one candidate take part as well: a process may have no other cells, and all processes wait for gradients
+    from each.
     """
     cells, count = weights.shape
     numbers = torch.arange(count - 1, device=weights.device)
@@ -104,7 +110,7 @@ def choose(
     forbidden: Tensor | None = None,
     composition_kernels: str = "torch",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Straight-through choice among candidates that are all there.
+    """Straight-through choice among candidates whose vectors are all built.
 
     Args:
         vectors: ``(cells, candidates, hidden_size)``.
@@ -125,10 +131,10 @@ def choose(
 
 
 def choice_offsets(candidates: Tensor, noise: float, forbidden: Tensor | None) -> Tensor | None:
-    """What is added to log p̃ for the choice alone."""
+    """Noise and prohibitions, ``(cells, candidates)``: added to log p̃ for the choice only. None for neither."""
     offsets = None
     if noise:
-        offsets = -noise * torch.empty_like(candidates).exponential_().log()
+        offsets = gumbel_noise(candidates, noise)
     if forbidden is not None:
         offsets = (torch.zeros_like(candidates) if offsets is None else offsets).masked_fill(forbidden, float("-inf"))
     return offsets
@@ -143,7 +149,7 @@ def choice_weights(candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, 
 
 
 class _GradientOfChoice(torch.autograd.Function):
-    """The chosen vectors as they are; ``weights`` get the gradient of a sum of all candidates' vectors by them."""
+    """Passes the chosen vectors on; ``weights`` get the gradient that a weighted sum of all candidates would give."""
 
     @staticmethod
     def forward(context, vectors: Tensor, weights: Tensor, passed_over: Tensor, chosen: Tensor, others: Tensor):

@@ -21,19 +21,20 @@ class CompositionStack(nn.Module):
         self.layers = nn.ModuleList(CompositionLayer(config) for _ in range(config.num_hidden_layers))
 
     def prepare(self, tasks: Tensor) -> "SharedInputs":
-        """What need not be computed anew for every level. ``tasks``: ``(num_tasks, hidden_size)``."""
+        """The inputs that are the same on every level. ``tasks``: ``(num_tasks, hidden_size)``."""
         projected = linear(tasks, self.layers[0].query_key_value.weight)
         return SharedInputs(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
 
     def forward(self, shared: "SharedInputs", children: Tensor, projected: Tensor | None = None) -> Tensor:
-        """All tokens together.
+        """The definition: all tokens of a composition together.
 
         Args:
             children: ``(2, compositions, hidden_size)``, left and right.
-            projected: ``(2, compositions, 3 * hidden_size)``, the first layer's projection of them, where it is known.
+            projected: ``(2, compositions, 3 * hidden_size)``, the first layer's projection of the children; None
+                computes it.
 
         Returns:
-            ``(num_tasks + 2, compositions, hidden_size)``: the tasks' outputs, then the left's and the right's.
+            ``(num_tasks + 2, compositions, hidden_size)``: outputs of the tasks, of the left and of the right child.
         """
         repeated = (-1, children.shape[1], -1)
         hidden = torch.cat([shared.tasks[:, None].expand(repeated).to(children.dtype), children])
@@ -49,8 +50,8 @@ class CompositionStack(nn.Module):
         return hidden
 
     def works_apart(self, vectors: Tensor) -> bool:
-        """Whether children and tasks may be computed apart: by torch's operations, without computing anything twice
-        for checkpoints, and with nobody who wants to see what enters a layer."""
+        """Whether children and tasks may be computed apart: torch's own operations run, no hook or adapter needs to see
+        a whole layer's input, and no layer is computed again for gradient checkpointing."""
         if torch.compiler.is_compiling() or fused_kernels(self.layers[0].composition_kernels, vectors) is not None:
             return False
         if is_watched(self) or nn.modules.module._has_any_global_hook():
@@ -60,8 +61,15 @@ class CompositionStack(nn.Module):
         return plain and not twice
 
     def read_out(self, task: Tensor, children: Tensor) -> Tensor:
-        """``(compositions, hidden_size)``: the output at one task token, ``(1, hidden_size)``, beside children
-        ``(2, compositions, hidden_size)``."""
+        """The output at one task token.
+
+        Args:
+            task: ``(1, hidden_size)``.
+            children: ``(2, compositions, hidden_size)``, left and right.
+
+        Returns:
+            ``(compositions, hidden_size)``.
+        """
         shared = self.prepare(task)
         if not self.works_apart(children):
             return self(shared, children)[0]
@@ -69,7 +77,7 @@ class CompositionStack(nn.Module):
         return self.task_output(shared, Children(self.layers, shared.role_biases, source), 0)
 
     def task_output(self, shared: "SharedInputs", children: Children, task: int) -> Tensor:
-        """``(compositions, hidden_size)``: one task's output in `forward`, from what it depends on alone."""
+        """``(compositions, hidden_size)``: what `forward` gives for one task, computed without the other tasks."""
         hidden, projected = shared.tasks[task, None], shared.projected_tasks[task, None]
         for number, (layer, role_bias) in enumerate(zip(self.layers, shared.role_biases, strict=True)):
             with_bias = (layer.project(hidden) if number else projected) + role_bias[task]
@@ -78,11 +86,11 @@ class CompositionStack(nn.Module):
 
 
 class SharedInputs(NamedTuple):
-    """What is the same in all compositions: the task tokens, how the first layer projects them, roles as biases."""
+    """Inputs that all compositions of a batch share."""
 
     tasks: Tensor  # (num_tasks, hidden_size)
     projected_tasks: Tensor  # (num_tasks, 3 * hidden_size), without bias
-    role_biases: tuple[Tensor, ...]  # of each layer (num_tasks + 2, 3 * hidden_size)
+    role_biases: tuple[Tensor, ...]  # for each layer (num_tasks + 2, 3 * hidden_size)
 
     def tensors(self) -> list[Tensor]:
         return [self.tasks, self.projected_tasks, *self.role_biases]
@@ -104,11 +112,11 @@ class Composition(nn.Module):
         self.blend = nn.Linear(config.hidden_size, 2)
 
     def prepare(self, tasks: Tensor) -> SharedInputs:
-        """What all levels of a batch share.
+        """The inputs that all levels of a batch share.
 
         Args:
-            tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``, or ``(1, hidden_size)``, that of
-                ``[SUM]`` alone when no probability is wanted. No token's output depends on ``[CLS]``.
+            tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``; or ``(1, hidden_size)``, ``[SUM]``
+                alone, where no probability is needed. No other token's output depends on ``[CLS]``.
         """
         if self.graphs is not None:
             self.graphs.begin(self)
@@ -125,13 +133,14 @@ class Composition(nn.Module):
         """Parents and log-probabilities, all tokens of a composition together.
 
         Args:
-            shared: of `prepare`.
+            shared: from `prepare`.
             children: ``(2, compositions, hidden_size)``, left and right.
-            projected: ``(2, compositions, 3 * hidden_size)``, the first layer's projection of them, where it is known.
+            projected: ``(2, compositions, 3 * hidden_size)``, the first layer's projection of the children; None
+                computes it.
 
         Returns:
             Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or
-            wider, or None.
+            wider; None without ``[CLS]``.
         """
         if self.graphs is not None and self.graphs.serve(children):
             return self.graphs.run(self, shared, children)
@@ -140,16 +149,16 @@ class Composition(nn.Module):
     def compose(
         self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """`forward` launch by launch."""
+        """`forward` without recorded launches."""
         *scored, summed, left, right = self.stack(shared, children, projected)
         return self._blend(summed, left, right), self._log_prob(scored[0]) if scored else None
 
     def log_prob(self, shared: SharedInputs, children: Children) -> Tensor:
-        """`forward`'s second result alone, for which no parent need be made."""
+        """The second result of `forward` alone; no parent is built."""
         return self._log_prob(self.stack.task_output(shared, children, 0))
 
     def parent(self, shared: SharedInputs, children: Children) -> Tensor:
-        """`forward`'s first result alone."""
+        """The first result of `forward` alone."""
         return self._blend(self.stack.task_output(shared, children, len(shared.tasks) - 1), *children.output())
 
     def _log_prob(self, scored: Tensor) -> Tensor:

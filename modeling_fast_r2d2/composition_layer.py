@@ -1,6 +1,7 @@
-"""One Transformer layer of the composition function, for all tokens at once or for children and tasks apart."""
+"""One Transformer layer of the composition function (paper, Section 2.1).
 
-from functools import partial
+It computes all tokens together or, for speed, children and tasks apart.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -9,22 +10,22 @@ from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .cpu_linear import apply_linear, is_plain, linear
-from .dropout import Dropout
 from .fused import fused_kernels
+from .noise import Dropout
 
 
 class CompositionLayer(GradientCheckpointingLayer):
-    """Post-norm Transformer layer over tokens that lie on the first axis, the left and the right child last.
+    """Post-norm Transformer layer. Tokens lie on the first axis: the tasks, the left child, the right child.
 
     The children see each other and themselves; a task token sees itself and both children. Roles are added to
     queries and keys only. Layer norms have no parameters.
 
-    Since no child sees a task, and no task another, children and each task can also be computed apart:
-    `attend_among_children` and `attend_from_task`, then `finish`, give what `forward` gives for them.
+    No child sees a task, and no task sees another task. So children and each task can be computed apart, with the
+    results of `forward`: by `attend_among_children` or `attend_from_task`, then `finish`.
     """
 
-    # What the `kernels` library looks for when it puts `fast_r2d2_kernels.layers.CompositionLayer` in. transformers'
-    # decorator does no more, but nothing where it finds another version of that library than it was made for.
+    # The `kernels` library puts `fast_r2d2_kernels.layers.CompositionLayer` in place of layers with this name. The
+    # decorator in transformers that sets it does nothing with some versions of that library.
     kernel_layer_name = "CompositionLayer"
 
     def __init__(self, config):
@@ -45,12 +46,12 @@ class CompositionLayer(GradientCheckpointingLayer):
 
     @property
     def linears(self) -> tuple[nn.Module, ...]:
-        """Linear layers, or what took their places."""
+        """The linear layers, or adapters in their places."""
         return self.query_key_value, self.attention_output, self.intermediate, self.output
 
     def role_bias(self, num_tasks: int) -> Tensor:
-        """``(tokens, 3 * hidden_size)``: a role added to the input of a projection is a bias after it, so that one
-        product serves queries, keys and values."""
+        """``(tokens, 3 * hidden_size)``: a role that is added to the input of a projection, as a bias after it. So one
+        product serves queries, keys and values, of which the last have no role."""
         weight, bias, roles = self.query_key_value.weight, self.query_key_value.bias, self._roles(num_tasks)
         size = roles.shape[1]
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
@@ -59,24 +60,20 @@ class CompositionLayer(GradientCheckpointingLayer):
         task_role, child_roles = self.role_embeddings.weight.split([1, 2])
         return torch.cat([task_role.expand(num_tasks, -1), child_roles])
 
-    def __call__(self, *args, **kwargs):
-        # transformers checkpoints in the class's forward; one that the `kernels` library put in is the instance's own.
-        if self.gradient_checkpointing and self.training:
-            if getattr(self.forward, "__func__", type(self).forward) is not type(self).forward:
-                return self._gradient_checkpointing_func(partial(nn.Module.__call__, self, **kwargs), *args)
-        return super().__call__(*args, **kwargs)
-
     def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
         """
         Args:
-            hidden: ``(tokens, compositions, hidden_size)``, as is what is returned.
-            role_bias: of `role_bias`.
-            projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values of ``hidden`` without bias,
-                where they are known.
+            hidden: ``(tokens, compositions, hidden_size)``.
+            role_bias: from the method of that name.
+            projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values of ``hidden`` without bias;
+                None computes them.
+
+        Returns:
+            ``(tokens, compositions, hidden_size)``.
         """
         fused = fused_kernels(self.composition_kernels, hidden)
         if fused is not None and all(map(is_plain, self.linears)):
-            return fused.layers.CompositionLayer.forward(self, hidden, role_bias)
+            return fused.layers.composition_layer(self, hidden, role_bias)
         return self.finish(self._attend(self._project(hidden, role_bias, projected)), hidden)
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -84,8 +81,8 @@ class CompositionLayer(GradientCheckpointingLayer):
         return linear(hidden, self.query_key_value.weight)
 
     def finish(self, attended: Tensor, hidden: Tensor) -> Tensor:
-        """All of the layer that follows attention, for tokens in any shape ``(..., hidden_size)``."""
-        # Adding in place spares a large allocation each; no product needs its own result for the backward pass.
+        """The rest of the layer after attention, for tokens in any shape ``(..., hidden_size)``."""
+        # Adding in place saves two large allocations; no product needs its own result for the backward pass.
         hidden = self._norm(self.dropout(apply_linear(self.attention_output, attended)).add_(hidden))
         expanded = self.dropout(self._expand(hidden))
         return self._norm(self.dropout(apply_linear(self.output, expanded)).add_(hidden))
@@ -93,8 +90,8 @@ class CompositionLayer(GradientCheckpointingLayer):
     def attend_among_children(self, query: Tensor, keys_values: Tensor) -> Tensor:
         """
         Args:
-            query: ``(2, compositions, hidden_size)`` of the left and the right children, with bias.
-            keys_values: ``(2, compositions, 2 * hidden_size)``, theirs with bias.
+            query: ``(2, compositions, hidden_size)``, queries of the left and the right children, with bias.
+            keys_values: ``(2, compositions, 2 * hidden_size)``, their keys and values, with bias.
 
         Returns:
             ``(2, compositions, hidden_size)``.
@@ -109,8 +106,8 @@ class CompositionLayer(GradientCheckpointingLayer):
     def attend_from_task(self, task: Tensor, keys_values: Tensor) -> Tensor:
         """
         Args:
-            task: ``(compositions, 3 * hidden_size)``, its query, key and value with bias; or ``(1, 3 * hidden_size)``
-                where they are the same in all compositions.
+            task: ``(compositions, 3 * hidden_size)``, the task's query, key and value with bias; or
+                ``(1, 3 * hidden_size)`` where they are the same in all compositions.
             keys_values: ``(2, compositions, 2 * hidden_size)`` of the children, with bias.
 
         Returns:
@@ -126,7 +123,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         return torch.addcmul(attended, to_self, own_value).flatten(-2)
 
     def _heads(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """``(..., parts * hidden_size)`` to as many ``(..., heads, head size)``."""
+        """``(..., parts * hidden_size)`` to ``parts`` tensors ``(..., heads, head size)``."""
         return tuple(part.unflatten(-1, (self.num_heads, -1)) for part in projected.chunk(parts, -1))
 
     def _expand(self, hidden: Tensor) -> Tensor:
@@ -136,7 +133,7 @@ class CompositionLayer(GradientCheckpointingLayer):
 
     def _project(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None) -> Tensor:
         """``(tokens, compositions, 3 * hidden_size)`` with bias."""
-        if not is_plain(self.query_key_value):  # an adapter, perhaps, which must see the roles, too
+        if not is_plain(self.query_key_value):  # such as an adapter, which must see the roles as well
             size = hidden.shape[-1]
             with_roles = self.query_key_value(hidden + self._roles(len(hidden) - 2)[:, None])
             return torch.cat([with_roles[..., : 2 * size], self.query_key_value(hidden)[..., 2 * size :]], -1)
@@ -145,8 +142,9 @@ class CompositionLayer(GradientCheckpointingLayer):
         return projected + role_bias[:, None]
 
     def _attend(self, projected: Tensor) -> Tensor:
-        """All tokens see both children, and task tokens themselves: three weights a token, not a row of scores. What
-        counts in them is by how much a key differs from the right child's."""
+        """`attention_reference` with three weights per token, not a row of scores: every token sees the left child, the
+        right child and, if it is a task token, itself. A softmax does not change if the right child's score is
+        subtracted from all scores, so only the difference of each key to the right child's is needed."""
         query, key, value = self._heads(projected, 3)
         tasks = slice(len(query) - 2)
         keys = key[:-1] - key[-1]
@@ -163,4 +161,21 @@ class CompositionLayer(GradientCheckpointingLayer):
         return F.layer_norm(hidden, hidden.shape[-1:], eps=self.eps)
 
 
-__all__ = ["CompositionLayer"]
+def attention_reference(projected: Tensor, num_heads: int) -> Tensor:
+    """The definition of the layer's attention, without dropout.
+
+    Args:
+        projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values, the two children's last.
+
+    Returns:
+        ``(tokens, compositions, hidden_size)``.
+    """
+    query, key, value = (part.unflatten(-1, (num_heads, -1)).transpose(0, 2) for part in projected.chunk(3, -1))
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5  # (heads, compositions, tokens, tokens)
+    sees = torch.eye(len(projected), dtype=torch.bool, device=projected.device)
+    sees[:, -2:] = True
+    weights = scores.masked_fill(~sees, float("-inf")).softmax(-1)
+    return (weights @ value).transpose(0, 2).flatten(-2)
+
+
+__all__ = ["CompositionLayer", "attention_reference"]

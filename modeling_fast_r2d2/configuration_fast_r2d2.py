@@ -29,7 +29,7 @@ class FastR2D2Config(PreTrainedConfig):
         hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, hidden_act, layer_norm_eps: The
             composition stack, a post-norm Transformer whose layer norms have no affine parameters.
         hidden_dropout_prob, attention_probs_dropout_prob: Dropout in the composition stack and the task heads.
-        window_size: The paper's ``m``: most candidates of a chart cell, and rows of the chart before it is pruned.
+        window_size: The paper's ``m``: the largest number of candidates of a chart cell.
         encoding: How `FastR2D2Model` encodes: ``"forced"`` (along the parser's tree, "Fast-R2D2*" in the paper),
             ``"chart"`` (over the chart that the parser pruned, "Fast-R2D2") or ``"heuristic"`` (the predecessor R2D2).
         parser_type: Backbone of the parser, ``"lstm"`` or ``"transformer"``.
@@ -43,16 +43,16 @@ class FastR2D2Config(PreTrainedConfig):
         nested_spans: Honour nested span constraints level by level instead of through their union only.
         constrain_chart: Keep span constraints whole in the chart's trees as well as in the parser's; the original does
             not.
-        punctuation: What parsing does with punctuation between words: ``"keep"`` shows it to the
-            model, ``"aside"`` takes it out before, for models that learnt without, and puts it back into the trees.
-        bounds_bonus: With ``"aside"``, nats by which they raise the split scores where punctuation stood, quotes apart.
+        punctuation: What parsing does with punctuation between words. ``"keep"`` shows it to the model. ``"aside"``,
+            for models trained without punctuation, takes it out and puts it back into the trees.
+        bounds_bonus: With ``"aside"``: nats added to the split scores where punctuation other than quotes stood.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
-            fine-tuning (task loss on the forced and on the chart's root, language model, tree KL); pretraining has the
-            last two. What has weight 0 is not computed.
-        composition_kernels: ``"torch"``, ``"triton"`` (the fused kernels of `fast_r2d2_kernels`) or ``"auto"``: the
-            latter on a GPU where they can run.
+            fine-tuning (task loss on the forced root, task loss on the chart's root, language model, tree KL).
+            Pretraining has the last two. A loss of weight 0 is not computed.
+        composition_kernels: ``"torch"``; ``"triton"``, the fused kernels of `fast_r2d2_kernels`; or ``"auto"``,
+            the fused kernels on a GPU where they can run, else torch.
         cuda_graphs: On a GPU, in evaluation, replay recorded launches for a tree's small levels (see `level_graphs`).
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
         pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
@@ -67,7 +67,7 @@ class FastR2D2Config(PreTrainedConfig):
     """
 
     model_type = "fast_r2d2"
-    # Trainer gathers the rest over batches, which these shapes do not allow.
+    # Trainer would join these over batches, which their shapes do not allow.
     keys_to_ignore_at_inference = [
         "lm_loss",
         "tree_loss",
@@ -178,7 +178,7 @@ class FastR2D2Config(PreTrainedConfig):
 
 
 def check_punctuation(punctuation: str, bounds_bonus: float) -> None:
-    """Raise ValueError for what cannot be."""
+    """Raise ValueError for an unknown ``punctuation`` and for a bonus that is negative or not finite."""
     if punctuation not in ("keep", "aside"):
         raise ValueError(f"punctuation must be keep or aside, got {punctuation!r}")
     if not 0 <= bounds_bonus < math.inf:

@@ -1,4 +1,4 @@
-"""Minimum-risk decoding: the tree of a chart that is expected to share most constituents with a drawn one."""
+"""Which tree: the methods by which a model gives trees, and the tree of minimum risk of a chart."""
 
 import torch
 from torch import Tensor
@@ -7,15 +7,30 @@ from .chart import Chart
 from .encoder import EncodedChart
 from .objectives import expected_counts
 
+# The arguments by which each method asks a model for its trees; None asks the parser alone and encodes nothing.
+METHODS: dict[str, dict[str, str] | None] = {
+    "parser": None,  # "Fast-R2D2*" in the paper
+    "chart": {"encoding": "chart"},  # "Fast-R2D2" in the paper
+    "minimum_risk": {"encoding": "chart", "decoding": "minimum_risk"},
+    "heuristic": {"encoding": "heuristic"},  # R2D2
+}
+
+
+def check_method(method: str) -> str:
+    """The method itself; raises ValueError for an unknown one."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    return method
+
 
 def minimum_risk_choice(chart: Chart, encoded: EncodedChart) -> Tensor:
-    """The candidate that every cell takes in the best tree below it, as `chart.best_tree` takes it.
+    """The candidate that every cell takes in the tree of minimum risk below it, for `chart.best_tree`.
 
-    A cell is worth its marginal, the probability that a tree drawn from the chart has it as a constituent, and a tree
-    the sum of its cells (Goodman, 1996, maximises the same of a grammar's chart). Ties go to the left.
+    The worth of a cell is its marginal: the probability that a tree drawn from the chart has it as a constituent. The
+    worth of a tree is the sum of its cells' (Goodman, 1996, does this with a grammar's chart). Ties go to the left.
 
     Args:
-        encoding: of the chart, with ``candidate_log_prob``; forbidden candidates are not taken.
+        encoded: the chart's encoding, with ``candidate_log_prob``; forbidden candidates are not taken.
 
     Returns:
         ``(num_cells,)`` long.
@@ -29,3 +44,6 @@ def minimum_risk_choice(chart: Chart, encoded: EncodedChart) -> Tensor:
         best, chosen[level.cells] = below.max(1)
         worth[chart.num_tokens :][level.cells] = best + marginals[level.cells]
     return chosen
+
+
+__all__ = ["METHODS", "check_method", "minimum_risk_choice"]

@@ -12,14 +12,15 @@ from .choice import encode_cells
 from .composition import Composition
 from .node_table import NodeTable
 
-# On a CPU large levels are encoded in parts, of so many compositions. Without gradients more take more memory and no
-# less time. With gradients each part adds to the weights' gradients; 1,024 to 8,192 took the tiny size the same time.
+# On a CPU, levels of more compositions than this are encoded in parts. In evaluation larger parts take more memory and
+# the same time. In training every part adds to the gradients of the weights, so parts are larger; 1,024 to 8,192 took
+# the same time in the tiny size.
 MAX_COMPOSITIONS, MAX_COMPOSITIONS_IN_TRAINING = 256, 2048
 
 
 @dataclass
 class EncodedChart:
-    """What encoding a chart yields; node ids as in `Chart`.
+    """The vectors and probabilities of a chart's nodes; node ids as in `Chart`.
 
     Attributes:
         nodes: ``(num_nodes, hidden_size)``, a vector for every node.
@@ -43,7 +44,7 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
         tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``.
     """
     table = NodeTable(leaves, chart.num_nodes, composition, tasks[1:])
-    for level in parts(chart, leaves.device):
+    for level in levels_in_parts(chart, leaves.device):
         parents, _ = table.compose(level.left[:, 0], level.right[:, 0])
         table.write(_rows(chart, level.cells), parents)
     return EncodedChart(table.vectors.all(), None, None, chart.roots.new_zeros(chart.num_cells))
@@ -69,7 +70,7 @@ def encode_chart(
     window, candidates = chart.splits.shape[1], []
     chosen = chart.roots.new_zeros(chart.num_cells)
     table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
-    for level in parts(chart, leaves.device):
+    for level in levels_in_parts(chart, leaves.device):
         out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
         cells = encode_cells(table, level.left, level.right, choice_noise, out, vectors_train_choice)
         table.write(_rows(chart, level.cells), cells.vectors, cells.log_prob)
@@ -83,8 +84,8 @@ def encode_chart(
     return EncodedChart(table.vectors.all(), table.log_prob.all(), candidate_log_prob, chosen)
 
 
-def parts(chart: Chart, device: torch.device) -> Iterator[Level]:
-    """Levels from the lowest up; on a CPU large ones in parts."""
+def levels_in_parts(chart: Chart, device: torch.device) -> Iterator[Level]:
+    """Levels from the lowest up; on a CPU, large levels in parts."""
     at_once = MAX_COMPOSITIONS_IN_TRAINING if torch.is_grad_enabled() else MAX_COMPOSITIONS
     for level in chart.levels:
         most = max(at_once // level.left.shape[1], 1) if device.type == "cpu" else len(level.left)

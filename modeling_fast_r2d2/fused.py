@@ -1,4 +1,4 @@
-"""Whether a composition runs on torch's own operations or on the fused ones of `fast_r2d2_kernels`."""
+"""The choice between torch's own operations and the fused kernels of `fast_r2d2_kernels`."""
 
 from functools import cache
 
@@ -11,10 +11,10 @@ COMPOSITION_KERNELS = ("auto", "torch", "triton")
 
 
 def fused_kernels(composition_kernels: str, tensor: Tensor):
-    """The module of fused operations for a tensor, or None for torch's.
+    """The module of fused kernels if they run for a tensor, None if torch's own operations do.
 
     Args:
-        composition_kernels: of the configuration; ``"auto"`` takes the fused ones on a GPU where Triton is installed.
+        composition_kernels: of the configuration; ``"auto"`` means fused kernels on a GPU where Triton is installed.
 
     Raises:
         ValueError: if ``"triton"`` was asked for and cannot run.
@@ -34,14 +34,14 @@ def fused_kernels(composition_kernels: str, tensor: Tensor):
 
 
 def rank_search(composition_kernels: str, ranks: Tensor) -> Search:
-    """What finds greater ranks for `chart_planning`: the fused kernel where it runs, else torch's operations."""
+    """The search for greater ranks that `chart_planning` uses: the fused kernel, or torch's operations."""
     fused = fused_kernels(composition_kernels, ranks)
     return nearest_greater if fused is None else lambda ranks, lengths, count: fused.nearest_greater(ranks, count)
 
 
 @cache
 def _load():
-    """Imported where it is asked for: a CPU need not wait a second for Triton."""
+    """Imported at first use, since Triton takes a second to import and a CPU does not need it."""
     try:
         import fast_r2d2_kernels
     except ImportError:  # as in a checkpoint's own code where nothing is installed

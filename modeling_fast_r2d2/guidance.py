@@ -1,7 +1,7 @@
-"""What may guide the encoder's choice among candidates beside the paper's losses; pretraining's recipes weigh it.
+"""Losses that guide the encoder's choice among candidates. They are not the paper's; recipes of pretraining use them.
 
-Left to itself, a new encoder's choice is drawn into chains by the language model, whose nearest word is then always
-beside the root.
+Without guidance, the language model draws a new encoder into chains, in which the nearest word always lies beside the
+root.
 """
 
 import torch
@@ -12,14 +12,14 @@ from .node_rows import NodeRows
 
 
 def choice_loss(chart: Chart, candidate_log_prob: Tensor, ranks: Tensor) -> Tensor:
-    """How unlikely the encoder's choices make another's: copy first, then refine (Li, Mou and Keller, 2019, P19-1338).
+    """Cross entropy of the encoder's choices against a teacher's (first copy, then refine: Li et al., 2019, P19-1338).
 
     Args:
         candidate_log_prob: ``(num_cells, window)``, log p̃ of candidates, as `EncodedChart` has it.
-        ranks: ``(num_tokens,)`` long, the teacher's merge order; it chooses the candidate that merges last.
+        ranks: ``(num_tokens,)`` long, the teacher's merge order; the teacher chooses the candidate that merges last.
 
     Returns:
-        Cross entropy in nats, a mean over the cells of two or more candidates; 0 where there is none.
+        Scalar in nats: the mean over cells with two or more candidates; 0 if there are none.
     """
     is_candidate = chart.splits >= 0
     taught = ranks[chart.splits.clamp(min=0)].masked_fill(~is_candidate, -1).argmax(1, keepdim=True)
@@ -31,15 +31,15 @@ def choice_loss(chart: Chart, candidate_log_prob: Tensor, ranks: Tensor) -> Tens
 def height_loss(chart: Chart, candidate_log_prob: Tensor, threshold: float) -> Tensor:
     """A penalty on high trees, as in GPST (Hu et al., 2024, arXiv:2403.08293).
 
-    The height of a leaf is 0, that of a cell the mean over its candidates' probabilities of one more than the higher
-    child's: a lower bound of the expected height, exact where children's heights are certain.
+    A leaf has height 0. The height of a cell is the mean over its candidates, by their probabilities, of one more than
+    the higher child's height. This is a lower bound of the expected height, and exact where heights are certain.
 
     Args:
         candidate_log_prob: as for `choice_loss`.
-        threshold: height per token that is free.
+        threshold: height per token without a penalty.
 
     Returns:
-        ``relu(height / n - threshold)``, a mean over sentences of ``n`` tokens.
+        Scalar: the mean over sentences of ``relu(height / n - threshold)``, ``n`` tokens.
     """
     probabilities = candidate_log_prob.softmax(-1)
     heights = NodeRows(probabilities.new_zeros(chart.num_tokens), chart.num_nodes)

@@ -1,8 +1,25 @@
 """R2D2's own pruning, the baseline (paper, Section 2.1): merge the likeliest pair of the best subtrees.
 
-Each merge depends on the probabilities of the cells before it, so that structure and vectors advance together, one
-merge of every sentence at a time. A row of *units* shrinks as spans become non-splittable; the table holds the nodes
-over 1 to ``window_size + 1`` neighbouring units, as the chart of `chart.plan_chart` does before it is pruned.
+Each merge depends on the probabilities of the cells before it, so structure and vectors advance together, one merge of
+every sentence at a time. A sentence is a row of *units*, at first its tokens. A merge joins two neighbouring units into
+one that is not split again. The table holds the nodes over 1 to ``window_size + 1`` neighbouring units.
+
+An example of five tokens, ``a b c d e``, and window 2. The units are the tokens, and the table begins with all nodes
+over 1, 2 and 3 units::
+
+    abc  bcd  cde
+    ab   bc   cd   de
+    a    b    c    d    e
+
+Every node of the top row has a best tree. Of all pairs of units in these trees, say that ``bc`` is the likeliest. Then
+``b`` and ``c`` become one unit: nodes that hold both stay, nodes that hold only one of them go, and the nodes that the
+top row lacks are encoded::
+
+    abcd  bcde        abcd = a + bcd or abc + d,  bcde = bc + de or bcd + e
+    abc   bcd   de
+    a     bc    d     e
+
+Four units are more than ``window_size + 1``, so one more merge follows; then the rest of the table is the whole chart.
 """
 
 from dataclasses import dataclass
@@ -20,7 +37,7 @@ from .node_table import NodeTable
 def encode_heuristic(
     lengths: Tensor, leaves: Tensor, composition: Composition, tasks: Tensor, window_size: int, choice_noise: float = 0
 ) -> tuple[Chart, EncodedChart]:
-    """Prune and encode a batch at once; arguments and results as for `encoder.encode_chart`."""
+    """Prune and encode a batch; arguments and results are those of `encoder.encode_chart`."""
     table = UnitTable.of_tokens(lengths, window_size)
     longest = int(lengths.max())
     cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
@@ -37,11 +54,11 @@ def encode_heuristic(
 
 @dataclass
 class UnitTable:
-    """The shrinking chart: ``nodes[b, h - 1, u]`` is the node over ``h`` units of sentence ``b`` from unit ``u`` on.
+    """The shrinking chart: ``nodes[b, h - 1, u]`` is sentence ``b``'s node over ``h`` units from unit ``u`` on.
 
     Attributes:
         nodes: ``(batch, window_size + 1, units)`` long, -1 where there is none.
-        ends: ``(batch, units)`` long, last flat token of each unit; past the last unit no value counts.
+        ends: ``(batch, units)`` long, last flat token of each unit; values past the last unit mean nothing.
         counts: ``(batch,)`` long, units left.
     """
 
@@ -58,9 +75,9 @@ class UnitTable:
         return cls(nodes, ends, lengths)
 
     def merge(self, at: Tensor) -> "UnitTable":
-        """Join units ``at`` and ``at + 1`` of each sentence, ``(batch,)`` long; -1 leaves a sentence as it is.
+        """Join units ``at`` and ``at + 1`` of each sentence; ``at`` is ``(batch,)`` long, -1 for no merge.
 
-        A node that holds both is now a node over one unit less; one that holds either alone is gone.
+        A node that holds both units is now over one unit less. A node that holds only one of them is gone.
         """
         rows, last = self.nodes.shape[1], self.ends.shape[1] - 1
         start = torch.arange(last + 1, device=at.device)
@@ -77,17 +94,17 @@ class UnitTable:
         return UnitTable(nodes.masked_fill(~exists, -1), self.ends.gather(1, ends_from), counts)
 
     def missing(self) -> Tensor:
-        """``(batch, units)`` bool: where the top row still wants a node."""
+        """``(batch, units)`` bool: where the top row lacks a node."""
         rows, start = self.nodes.shape[1], torch.arange(self.ends.shape[1], device=self.ends.device)
         return (self.nodes[:, -1] < 0) & (start + rows <= self.counts[:, None])
 
 
 class GrowingCells:
-    """Cells in the order in which they are encoded, with all that choosing merges needs to know of them."""
+    """Cells in the order in which they are encoded, with the probabilities that decide about merges."""
 
     def __init__(self, lengths, leaves, composition, tasks, window_size, choice_noise):
         self.lengths, self.num_tokens, self.choice_noise = lengths, len(leaves), choice_noise
-        # The full chart's lower rows, then at most `window_size + 1` new cells a merge.
+        # Room for the full chart's lower rows, then for at most `window_size + 1` new cells per merge.
         room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())
         dtype = torch.promote_types(leaves.dtype, torch.float32)
         self.table = NodeTable(leaves, room, composition, tasks, projects=True)
@@ -124,6 +141,7 @@ class GrowingCells:
         self.level_sizes.append(len(starts))
 
     def finish(self, roots: Tensor) -> tuple[Chart, EncodedChart]:
+        """The chart of all cells so far, and their encoding."""
         nodes, cells = slice(self.num_nodes), slice(self.num_tokens, self.num_nodes)
         offsets = self.lengths.cumsum(0) - self.lengths
         chart = Chart(
@@ -141,7 +159,7 @@ class GrowingCells:
 
 
 def _pick_merges(table: UnitTable, cells: GrowingCells, window_size: int) -> Tensor:
-    """Steps 1 and 2 of the heuristic: the likeliest two-unit cell in any best subtree of the table's top row.
+    """Steps 1 and 2 of the heuristic: the likeliest two-unit cell in any best tree of the table's top row.
 
     Returns:
         ``(batch,)`` long, the first of the two units; -1 where the root is encoded already.

@@ -1,4 +1,4 @@
-"""What enters a model is checked here, before any work, and brought into the flat layout of `chart`."""
+"""Checks of what enters a model, before any work, and the flat layout of `chart`."""
 
 from dataclasses import dataclass
 
@@ -42,9 +42,14 @@ class Sentences:
 
 @dataclass(frozen=True)
 class EmbeddedBatch:
-    """Checked sentences with their leaves ``(num_tokens, hidden_size)``, the special tokens' vectors by name, each
-    ``(1, hidden_size)``, split scores and span nesting, both ``(batch, seq_len - 1)``, the latter None without span
-    constraints."""
+    """Checked sentences, ready for a chart.
+
+    Attributes:
+        leaves: ``(num_tokens, hidden_size)``.
+        special: vectors of the special tokens by name, each ``(1, hidden_size)``.
+        split_scores: ``(batch, seq_len - 1)``.
+        nesting: ``(batch, seq_len - 1)`` long, see `parser.span_nesting`; None without span constraints.
+    """
 
     sentences: Sentences
     leaves: Tensor
@@ -59,7 +64,7 @@ def check_tokens(tokens: Tensor, attention_mask: Tensor | None, pad_token_id: in
     Without a mask, ``pad_token_id`` marks the padding of ids, and vectors have none.
 
     Raises:
-        ValueError: naming the row, for wrong shapes or types, rows without tokens, left padding or holes in the
+        ValueError: for wrong shapes or types, and naming the row for rows without tokens, left padding, holes in the
             mask, and ids outside the vocabulary.
     """
     is_ids = not tokens.is_floating_point()
@@ -86,7 +91,7 @@ def check_tokens(tokens: Tensor, attention_mask: Tensor | None, pad_token_id: in
 def split_pairs(
     input_ids: Tensor, token_type_ids: Tensor, pad_token_id: int, attention_mask: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Pairs as tokenizers write them, one row each, to one row a sentence.
+    """Pairs as tokenizers write them, one row per pair, to one row per sentence.
 
     Args:
         input_ids, attention_mask: ``(batch, seq_len)``, as for `check_tokens`, but padding may be on either side.
@@ -96,7 +101,7 @@ def split_pairs(
         ``input_ids`` and ``attention_mask``, ``(batch, 2, longest sentence)``.
 
     Raises:
-        ValueError: naming the row, for other shapes, and for pairs of which one sentence has no token.
+        ValueError: for other shapes, and naming the row for pairs in which one sentence has no token.
     """
     if attention_mask is None:
         attention_mask = input_ids != pad_token_id

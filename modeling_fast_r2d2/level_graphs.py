@@ -1,10 +1,10 @@
-"""Small levels on a GPU as CUDA graphs: one launch a level, not one an operation.
+"""Small levels on a GPU as CUDA graphs: one launch per level, not one per operation.
 
-The upper levels of a tree have few nodes, and a chain has one a level; there a GPU waits for launches. A level is
-padded to a power of two, and what a composition launches for so many is recorded once and then replayed.
+The upper levels of a tree have few nodes, and a chain has one node per level; there a GPU waits for launches. A level
+is padded to a power of two. The launches of a composition of that size are recorded once and then replayed.
 
-A recording knows nothing of what is done to a model after it: hooks, adapters that are switched, a layer's new forward
-pass. Moved or replaced weights are noticed.
+A recording does not notice later changes of a model: hooks, switched adapters, a layer's new forward pass. Moved or
+replaced weights are noticed.
 """
 
 import threading
@@ -13,11 +13,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-MAX_COMPOSITIONS = 256  # compositions; the work of more takes longer than its launches
+MAX_COMPOSITIONS = 256  # of a level; larger levels take longer to compute than to launch
 
 
 class LevelGraphs:
-    """The recordings of one composition function; copies and pickles begin without any."""
+    """The recordings of one composition function. Copies and pickles begin without recordings."""
 
     def __init__(self):
         self._recordings: dict[tuple, Recording] = {}
@@ -29,7 +29,7 @@ class LevelGraphs:
         return LevelGraphs, ()
 
     def begin(self, composition) -> None:
-        """Before each encoding: recordings with weights that lie elsewhere now are forgotten."""
+        """Called before each encoding: forgets recordings whose weights have moved in memory."""
         weights = tuple(parameter.data_ptr() for parameter in composition.parameters())
         with self._lock:
             # A replica of `DataParallel` has no parameters of its own, and others at every step.
@@ -40,8 +40,10 @@ class LevelGraphs:
                 self._weights = weights
 
     def serve(self, children: Tensor) -> bool:
-        """Whether a level of these children, ``(2, compositions, hidden_size)``, may be replayed. Autocast keeps copies
-        of weights that a recording would read when they are gone."""
+        """Whether a level of these children, ``(2, compositions, hidden_size)``, may be replayed.
+
+        Not under autocast: its copies of the weights would be gone when a recording reads them.
+        """
         return (
             0 < children.shape[1] <= MAX_COMPOSITIONS
             and children.is_cuda
@@ -53,7 +55,7 @@ class LevelGraphs:
         )
 
     def run(self, composition, shared, children: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What ``composition.compose`` returns for these arguments, by a recording."""
+        """The results of ``composition.compose`` for these arguments, from a recording."""
         size = padded_size(children.shape[1])
         stream = torch.cuda.current_stream(children.device).cuda_stream if children.is_cuda else None
         key = size, len(shared.tasks), children.dtype, children.device, stream
@@ -69,7 +71,7 @@ def padded_size(count: int) -> int:
 
 
 class Recording:
-    """A composition of ``size`` nodes. What it reads and writes stays at fixed addresses, and so in attributes."""
+    """A recorded composition of ``size`` nodes. Its inputs and results are attributes, so that their addresses stay."""
 
     def __init__(self, compose: Callable, shared, children: Tensor, size: int):
         with torch.inference_mode(False), torch.no_grad():  # so that both modes may write into the inputs
@@ -91,7 +93,7 @@ def record(function: Callable[[], tuple], device: torch.device) -> Callable[[], 
         current, beside = torch.cuda.current_stream(), torch.cuda.Stream()
         beside.wait_stream(current)
         with torch.cuda.stream(beside):
-            for _ in range(3):  # what is compiled, chosen or reserved at first use must not be recorded
+            for _ in range(3):  # compiling and reserving memory at first use must not be recorded
                 function()
         current.wait_stream(beside)
         graph = torch.cuda.CUDAGraph()

@@ -1,19 +1,15 @@
-"""Fast-R2D2 as transformers models: the base model and its heads, thin over parser, chart, encoder and objectives."""
+"""Fast-R2D2 as transformers models: the base model, and heads for pretraining, parsing and classification."""
 
 import contextlib
 import dataclasses
-import math
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers import initialization as init
-from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
 from .chart import Chart, best_tree, crossing_candidates
-from .chart_planning import merge_ranks, plan_chart, plan_tree, tree_spans
+from .chart_planning import merge_ranks, plan_chart, plan_tree
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .decoding import minimum_risk_choice
@@ -21,21 +17,19 @@ from .embedding import TextEncoder
 from .encoder import EncodedChart, encode_chart, encode_forced
 from .fused import rank_search
 from .guidance import choice_loss, height_loss
+from .heads import ClassificationHead, LanguageModelHead
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
     EmbeddedBatch,
-    Sentences,
-    check_atom_spans,
     check_decoding,
     check_encoding,
     check_split_scores,
-    check_tokens,
     check_tree_labels,
     refuse_rows,
     split_pairs,
 )
+from .noise import gumbel_noise
 from .objectives import (
-    LanguageModelHead,
     exact_tree_loss,
     language_model_contexts,
     sample_trees,
@@ -43,78 +37,8 @@ from .objectives import (
     tree_label_loss,
 )
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
-from .parser import TopDownParser, add_gumbel_noise, span_nesting
-
-
-class FastR2D2PreTrainedModel(PreTrainedModel):
-    """Initialisation, loading and the parser's share of resizing; the models are below."""
-
-    config_class = FastR2D2Config
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False  # losses are means, so gradient accumulation has to average them
-
-    @torch.no_grad()
-    def _init_weights(self, module):
-        """Token embeddings normal with ``initializer_range``, all else as PyTorch's defaults, like the original."""
-        if isinstance(module, nn.Linear):
-            bound = 1 / math.sqrt(module.in_features)
-            if module is not self.get_output_embeddings():  # its matrix is the token embedding's
-                init.uniform_(module.weight, -bound, bound)
-            if module.bias is not None:
-                init.uniform_(module.bias, -bound, bound)
-        elif isinstance(module, nn.LSTM):
-            bound = 1 / math.sqrt(module.hidden_size)
-            for parameter in module.parameters():
-                init.uniform_(parameter, -bound, bound)
-        elif isinstance(module, nn.Embedding):
-            is_token_embedding = module is getattr(self.base_model, "embeddings", None)
-            init.normal_(module.weight, std=self.config.initializer_range if is_token_embedding else 1.0)
-        else:
-            super()._init_weights(module)
-
-    def resize_token_embeddings(self, new_num_tokens=None, pad_to_multiple_of=None, mean_resizing=True):
-        """As in transformers; the parser's own embeddings follow."""
-        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        parser = self.base_model.parser
-        if parser.embeddings is not embeddings:
-            parser.embeddings = self._get_resized_embeddings(
-                parser.embeddings, embeddings.num_embeddings, mean_resizing=mean_resizing
-            )
-        return embeddings
-
-    def parse(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        atom_spans: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        split_scores: Tensor | None = None,
-    ) -> FastR2D2ParserOutput:
-        """The parser's trees, without encoding anything; every model has a parser. Arguments and errors as for
-        `FastR2D2Model`; ``split_scores`` take the place of the parser's."""
-        sentences = self._read(input_ids, attention_mask)
-        nesting = self._nesting(atom_spans, sentences)
-        scores = self.base_model.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
-        check_split_scores(scores, sentences)
-        ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
-        spans = tree_spans(ranks, sentences.lengths, rank_search(self.config.composition_kernels, ranks))
-        return FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
-
-    def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give either input_ids or inputs_embeds")
-        if inputs_embeds is not None and inputs_embeds.shape[-1] != self.config.hidden_size:
-            raise ValueError(f"inputs_embeds must end in {self.config.hidden_size}, got {tuple(inputs_embeds.shape)}")
-        tokens = input_ids if inputs_embeds is None else inputs_embeds
-        return check_tokens(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
-
-    def _nesting(self, atom_spans, sentences: Sentences) -> Tensor | None:
-        if atom_spans is None:
-            return None
-        check_atom_spans(atom_spans, sentences.lengths)
-        return span_nesting(atom_spans, sentences.is_token.shape[1] - 1, self.config.nested_spans)
+from .parser import TopDownParser
+from .pretrained_model import FastR2D2PreTrainedModel
 
 
 class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
@@ -151,19 +75,19 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         """
         Args:
             input_ids: ``(batch, seq_len)`` long.
-            attention_mask: ``(batch, seq_len)``, 1 on tokens, 0 on padding on the right; by default what is not
-                ``pad_token_id``.
+            attention_mask: ``(batch, seq_len)``, 1 on tokens and 0 on padding, which is on the right; by default 0
+                where an id is ``pad_token_id``.
             atom_spans: ``(batch, max_spans, 2)`` long, spans that must be constituents of the parser's tree, such as
                 words of several pieces; inclusive, padded with -1. R2D2's heuristic has no parser and ignores them.
             inputs_embeds: ``(batch, seq_len, hidden_size)`` in place of ``input_ids``; needs ``split_scores``.
             split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
             encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
             token_type_ids: ignored; tokenizers may give it.
-            decoding: which tree of a chart ``spans`` and the constituents' vectors are of: ``"best"``, the most
-                probable by its cells' choices, or ``"minimum_risk"`` (see `decoding`). The root is the same.
+            decoding: whose ``spans`` and constituent vectors are returned of a chart: those of the ``"best"`` tree, by
+                the choices of the cells, or of the ``"minimum_risk"`` tree (see `decoding`). The root is the same.
 
         Raises:
-            ValueError: for any other input; raised before computing, names the offending row.
+            ValueError: for any other input, before computing; it names the row.
         """
         encoding = check_encoding(encoding or self.config.encoding)
         check_decoding(decoding, encoding)
@@ -188,7 +112,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         return EmbeddedBatch(sentences, leaves, special, split_scores, nesting)
 
     def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Leaves and special tokens at once: each lookup's gradient is as large as the vocabulary."""
+        """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
         config, device = self.config, self.embeddings.weight.device
         names = ("cls", "sum", "mask", "pair", "bos", "eos")
         ids = torch.tensor([getattr(config, f"{name}_token_id") for name in names], device=device)
@@ -204,9 +128,11 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         chart_scores: Tensor | None = None,
         vectors_train_choice: bool = True,
     ) -> tuple[Chart, EncodedChart]:
-        """Plan the chart and walk it. In training, noise samples the order of merges and the choice of candidates.
+        """Plan the chart and encode it. In training, noise samples the merge order and the choice of candidates.
 
         Args:
+            encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``.
+            reachable_only: leave out cells that no tree from the root uses; the language model needs them.
             chart_scores: ``(batch, seq_len - 1)``, prune the chart in place of ``batch.split_scores``.
             vectors_train_choice: as for `encode_chart`.
         """
@@ -216,27 +142,29 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if encoding == "heuristic":
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
         scores = (batch.split_scores if chart_scores is None else chart_scores).detach()
-        if encoding == "forced":
-            ranks = merge_ranks(scores, lengths, batch.nesting)
-            chart = plan_tree(ranks, lengths, rank_search(config.composition_kernels, ranks))
-            return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
-        if self.training and config.split_noise:
-            scores = add_gumbel_noise(scores, config.split_noise)
+        if encoding == "chart" and self.training and config.split_noise:
+            scores = scores + gumbel_noise(scores, config.split_noise)
         ranks = merge_ranks(scores, lengths, batch.nesting)
         search = rank_search(config.composition_kernels, ranks)
+        if encoding == "forced":
+            chart = plan_tree(ranks, lengths, search)
+            return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
         chart = plan_chart(ranks, lengths, config.window_size, reachable_only, search)
-        forbidden = None
-        if config.constrain_chart and batch.nesting is not None:
-            forbidden = crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
-        encoded = encode_chart(
-            chart, batch.leaves, self.composition, tasks, choice_noise, forbidden, vectors_train_choice
-        )
-        return chart, encoded
+        return chart, encode_chart(
+            chart, batch.leaves, self.composition, tasks, choice_noise, self._forbidden(batch, chart),
+            vectors_train_choice,
+        )  # fmt: skip
+
+    def _forbidden(self, batch: EmbeddedBatch, chart: Chart) -> Tensor | None:
+        """``(num_cells, window)`` bool: candidates that break a span constraint, if the chart must keep constraints."""
+        if not self.config.constrain_chart or batch.nesting is None:
+            return None
+        return crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
 
     def output_fields(
         self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, with_constituents: bool = True
     ) -> dict[str, Tensor | None]:
-        """The fields of `FastR2D2Output`; those of single constituents only if asked for."""
+        """The fields of `FastR2D2Output`; ``last_hidden_state`` and ``spans`` only ``with_constituents``."""
         constituents = self._constituents(batch, chart, encoded) if with_constituents else {}
         return constituents | {
             "pooler_output": encoded.nodes.index_select(0, chart.roots),
@@ -284,8 +212,8 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
     ) -> FastR2D2ParserOutput:
         """
         Args:
-            labels: ``(batch, seq_len - 1, 2)`` long, trees to learn, as ``spans`` of an output; -1 where nothing is to
-                be learnt of a split point.
+            labels: ``(batch, seq_len - 1, 2)`` long, trees to learn, as ``spans`` of an output; -1 for split points
+                without a label.
 
         Other arguments and errors are those of `FastR2D2Model`. With labels the ``loss`` is
         ``-log p(tree) / n``, a mean over sentences of ``n`` tokens.
@@ -320,19 +248,29 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         self.lm_head.decoder = value
 
     def run_decoder(self, task: Tensor, contexts: Tensor) -> Tensor:
-        """``(compositions, hidden_size)``: output at one task token, ``(1, hidden_size)``, beside left and right
-        vectors, ``(2, compositions, hidden_size)``."""
+        """The decoder's output at one task token.
+
+        Args:
+            task: ``(1, hidden_size)``.
+            contexts: ``(2, compositions, hidden_size)``, left and right vectors.
+
+        Returns:
+            ``(compositions, hidden_size)``.
+        """
         stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
         return stack.read_out(task, contexts)
 
-    def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, input_ids):
-        """Language-model loss and tree loss of an encoded chart, None for one whose weight is 0. The former needs a
-        chart with all its cells."""
-        weights = self.config.lm_loss_weight, self.config.tree_loss_weight
-        return (
-            self._lm_loss(batch, chart, encoded, input_ids) if weights[0] else None,
-            self._tree_loss(batch, chart, encoded) if weights[1] else None,
-        )
+    def self_supervised_losses(
+        self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, input_ids: Tensor
+    ) -> dict[str, Tensor]:
+        """The losses of an encoded chart that have weight, by name: ``"lm"`` and ``"tree"``. The language model's loss
+        needs a chart with all its cells."""
+        losses = {}
+        if self.config.lm_loss_weight:
+            losses["lm"] = self._lm_loss(batch, chart, encoded, input_ids)
+        if self.config.tree_loss_weight:
+            losses["tree"] = self._tree_loss(batch, chart, encoded)
+        return losses
 
     def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, input_ids: Tensor) -> Tensor:
         ends = torch.cat([batch.special["bos"], batch.special["eos"]])
@@ -347,11 +285,9 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         trees = sample_trees(chart, encoded, self.config.num_tree_samples)
         return sampled_tree_loss(chart, trees, scores, self.config.composition_kernels)
 
-    def weighted_sum(self, **losses: Tensor | None) -> Tensor | None:
-        """Sum of the losses that were computed, each times the config's ``<name>_loss_weight``; None without any."""
-        terms = [
-            getattr(self.config, f"{name}_loss_weight") * loss for name, loss in losses.items() if loss is not None
-        ]
+    def weighted_sum(self, **losses: Tensor) -> Tensor | None:
+        """Sum of the losses, each times the configuration's ``<name>_loss_weight``; None without any."""
+        terms = [getattr(self.config, f"{name}_loss_weight") * loss for name, loss in losses.items()]
         return sum(terms) if terms else None
 
 
@@ -381,18 +317,19 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         height_threshold: float | None = None,
     ) -> FastR2D2ForPreTrainingOutput:
         """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
-        ``"heuristic"``: the losses need a chart. The targets are ``input_ids`` themselves. ``last_hidden_state`` and
-        ``spans`` are None unless ``output_constituents`` is true, by default in evaluation.
+        ``"heuristic"``, since the losses need a chart. The language model's targets are ``input_ids`` themselves.
 
-        The rest guides the learning of trees and is not the paper's (see `guidance`); it needs ``encoding="chart"``.
+        The other arguments guide the learning of trees (see `guidance`). They are not in the paper, and need
+        ``encoding="chart"``.
 
         Args:
-            chart_scores: ``(batch, seq_len - 1)``, prune the charts by these in place of the parser's scores, of which
-                the tree loss stays.
-            chart_rows: ``(batch,)`` bool, in these sentences only; None means in all.
-            choice_scores: ``(batch, seq_len - 1)``, a teacher's, for ``choice_loss``.
+            output_constituents: whether to return ``last_hidden_state`` and ``spans``; None means in evaluation only.
+            chart_scores: ``(batch, seq_len - 1)``, prune the charts by these scores. The tree loss still trains the
+                parser's own scores.
+            chart_rows: ``(batch,)`` bool, the sentences for which ``chart_scores`` are used; None means all.
+            choice_scores: ``(batch, seq_len - 1)``, a teacher's split scores, for ``choice_loss``.
             lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
-            height_threshold: height per token that is free, for ``height_loss``.
+            height_threshold: height per token without a penalty, for ``height_loss``.
         """
         encoding = check_encoding(encoding or "chart")
         is_guided = not (chart_scores is choice_scores is height_threshold is None and lm_trains_choice)
@@ -401,45 +338,44 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         batch = self.model.read_batch(input_ids, attention_mask, atom_spans, split_scores=split_scores)
         for scores in filter(torch.is_tensor, (chart_scores, choice_scores)):
             check_split_scores(scores, batch.sentences)
-        if chart_rows is not None and chart_scores is not None:
-            chart_scores = torch.where(chart_rows[:, None], chart_scores, batch.split_scores.detach())
+        chart_scores = self._chart_scores(batch, chart_scores, chart_rows)
         options = {"chart_scores": chart_scores, "vectors_train_choice": lm_trains_choice}
         chart, encoded = self.model.encode_batch(batch, encoding, **options)
-        losses = dict(zip(("lm", "tree"), self.self_supervised_losses(batch, chart, encoded, input_ids), strict=True))
-        asked_for = not self.training if output_constituents is None else output_constituents
+        losses = self.self_supervised_losses(batch, chart, encoded, input_ids)
+        with_constituents = not self.training if output_constituents is None else output_constituents
         return FastR2D2ForPreTrainingOutput(
             loss=self.weighted_sum(**losses),
-            lm_loss=losses["lm"],
-            tree_loss=losses["tree"],
-            choice_loss=None if choice_scores is None else self._choice_loss(batch, chart, encoded, choice_scores),
-            height_loss=None
-            if height_threshold is None
-            else height_loss(chart, encoded.candidate_log_prob, height_threshold),
-            **self.model.output_fields(batch, chart, encoded, asked_for),
+            lm_loss=losses.get("lm"),
+            tree_loss=losses.get("tree"),
+            **self._guidance_losses(batch, chart, encoded, choice_scores, height_threshold),
+            **self.model.output_fields(batch, chart, encoded, with_constituents),
         )
 
-    def _choice_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, scores: Tensor) -> Tensor:
-        ranks = merge_ranks(scores, batch.sentences.lengths, batch.nesting)
-        return choice_loss(chart, encoded.candidate_log_prob, ranks)
+    def _chart_scores(self, batch: EmbeddedBatch, scores: Tensor | None, rows: Tensor | None) -> Tensor | None:
+        """``(batch, seq_len - 1)``: the given scores in the given rows, the parser's in the others."""
+        if scores is None or rows is None:
+            return scores
+        return torch.where(rows[:, None], scores, batch.split_scores.detach())
 
-
-class ClassificationHead(nn.Module):
-    """A root vector to logits through one hidden layer."""
-
-    def __init__(self, config: FastR2D2Config):
-        super().__init__()
-        dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
-        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.activation = ACT2FN[config.hidden_act]
-        self.dropout = nn.Dropout(dropout)
-        self.out_proj = nn.Linear(config.intermediate_size, config.num_labels)
-
-    def forward(self, root: Tensor) -> Tensor:  # (batch, hidden_size) -> (batch, num_labels)
-        return self.out_proj(self.dropout(self.activation(self.dense(root))))
+    def _guidance_losses(
+        self,
+        batch: EmbeddedBatch,
+        chart: Chart,
+        encoded: EncodedChart,
+        choice_scores: Tensor | None,
+        height_threshold: float | None,
+    ) -> dict[str, Tensor]:
+        losses = {}
+        if choice_scores is not None:
+            ranks = merge_ranks(choice_scores, batch.sentences.lengths, batch.nesting)
+            losses["choice_loss"] = choice_loss(chart, encoded.candidate_log_prob, ranks)
+        if height_threshold is not None:
+            losses["height_loss"] = height_loss(chart, encoded.candidate_log_prob, height_threshold)
+        return losses
 
 
 class FastR2D2Classifier(FastR2D2WithLanguageModel):
-    """What both classifiers share: the fine-tuning objective of the paper's Section 3.3."""
+    """The base of both classifiers, with the fine-tuning objective of the paper's Section 3.3."""
 
     def __init__(self, config: FastR2D2Config):
         super().__init__(config)
@@ -447,11 +383,11 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         self.post_init()
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
-        """Inputs of `forward` with one row a sentence."""
+        """The inputs of `forward` with one row per sentence."""
         raise NotImplementedError
 
     def features(self, batch: EmbeddedBatch, roots: Tensor) -> Tensor:
-        """Root vectors of the sentences to what the classifier sees, ``(batch, hidden_size)``."""
+        """The classifier's input, ``(batch, hidden_size)``, from the root vectors of all sentences."""
         raise NotImplementedError
 
     @can_return_tuple
@@ -466,11 +402,13 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
     ) -> FastR2D2ClassifierOutput:
-        """Arguments and errors as for `FastR2D2Model`, shapes as the class says.
+        """Arguments and errors are those of `FastR2D2Model`; the class's docstring has the shapes.
 
-        With ``labels``, ``(batch,)`` long, or float ``(batch,)`` or ``(batch, num_labels)`` for regression and several
-        labels as in transformers, the output has a loss: in training the sum of forced and chart task loss,
-        language-model loss and tree loss, in evaluation the task loss of ``encoding``.
+        Args:
+            labels: ``(batch,)`` long for classes; float ``(batch,)`` or ``(batch, num_labels)`` for regression or
+                several labels, as in transformers. With labels the output has a loss: in training the weighted sum of
+                the task loss along the parser's tree, the task loss over the chart, the language-model loss and the
+                tree loss; in evaluation the task loss of ``encoding``.
         """
         encoding = check_encoding(encoding or self.config.encoding)
         inputs = {
@@ -484,38 +422,47 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         inputs |= self.by_sentence(given, token_type_ids)
         batch = self.model.read_batch(**inputs)
         if self.training and labels is not None:
-            return self._training_losses(batch, inputs["input_ids"], labels, encoding)
+            return self._training_output(batch, inputs["input_ids"], labels, encoding)
         logits = self._logits(batch, *self.model.encode_batch(batch, encoding, reachable_only=True))
         return FastR2D2ClassifierOutput(None if labels is None else self._task_loss(logits, labels), logits)
 
-    def _training_losses(self, batch, input_ids, labels, encoding) -> FastR2D2ClassifierOutput:
-        if input_ids is None:
-            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
-        config, losses, logits = self.config, {}, {}
-        if config.forced_loss_weight:
+    def _training_output(
+        self, batch: EmbeddedBatch, input_ids: Tensor | None, labels: Tensor, encoding: str
+    ) -> FastR2D2ClassifierOutput:
+        """The four losses, as far as they have weight, and the logits of ``encoding`` if its task loss has."""
+        self._check_can_train(input_ids)
+        chart_encoding = "heuristic" if encoding == "heuristic" else "chart"
+        losses, logits = {}, {}
+        if self.config.forced_loss_weight:
             logits["forced"] = self._logits(batch, *self.model.encode_batch(batch, "forced"))
             losses["forced"] = self._task_loss(logits["forced"], labels)
-        if config.chart_loss_weight or config.lm_loss_weight or config.tree_loss_weight:
-            method = "heuristic" if encoding == "heuristic" else "chart"
-            # The tree loss has no gradient for the encoder, its teacher.
-            teaches_alone = not config.chart_loss_weight and not config.lm_loss_weight
-            with torch.no_grad() if teaches_alone else contextlib.nullcontext():
-                chart, encoded = self.model.encode_batch(batch, method, reachable_only=not config.lm_loss_weight)
-            losses["lm"], losses["tree"] = self.self_supervised_losses(batch, chart, encoded, input_ids)
-            if config.chart_loss_weight:
-                logits[method] = self._logits(batch, chart, encoded)
-                losses["chart"] = self._task_loss(logits[method], labels)
-        if not logits:
+        if self.config.chart_loss_weight or self.config.lm_loss_weight or self.config.tree_loss_weight:
+            chart, encoded = self._encode_chart_to_train(batch, chart_encoding)
+            losses |= self.self_supervised_losses(batch, chart, encoded, input_ids)
+            if self.config.chart_loss_weight:
+                logits[chart_encoding] = self._logits(batch, chart, encoded)
+                losses["chart"] = self._task_loss(logits[chart_encoding], labels)
+        loss = self.weighted_sum(**losses)
+        return FastR2D2ClassifierOutput(loss, logits.get(encoding), losses.get("lm"), losses.get("tree"))
+
+    def _check_can_train(self, input_ids: Tensor | None) -> None:
+        if input_ids is None:
+            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
+        if not (self.config.forced_loss_weight or self.config.chart_loss_weight):
             raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
-        shown = logits.get(encoding, next(iter(logits.values())))
-        return FastR2D2ClassifierOutput(self.weighted_sum(**losses), shown, losses.get("lm"), losses.get("tree"))
+
+    def _encode_chart_to_train(self, batch: EmbeddedBatch, encoding: str) -> tuple[Chart, EncodedChart]:
+        """The chart that three of the losses share. The tree loss alone gives the encoder, its teacher, no gradient."""
+        teaches_only = not self.config.chart_loss_weight and not self.config.lm_loss_weight
+        with torch.no_grad() if teaches_only else contextlib.nullcontext():
+            return self.model.encode_batch(batch, encoding, reachable_only=not self.config.lm_loss_weight)
 
     def _logits(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         return self.classifier(self.features(batch, encoded.nodes.index_select(0, chart.roots)))
 
     def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if labels.shape[0] != logits.shape[0]:
-            raise ValueError(f"labels must have one row a sentence or pair, {logits.shape[0]}, got {labels.shape[0]}")
+            raise ValueError(f"labels must have one row per sentence or pair, {logits.shape[0]}, got {labels.shape[0]}")
         if labels.dim() == 1 and not labels.is_floating_point() and self.config.num_labels > 1:
             remedy = f"labels must be in 0 ... {self.config.num_labels - 1}; set num_labels"
             refuse_rows((labels < 0) | (labels >= self.config.num_labels), "a label outside the classes", remedy)
@@ -537,10 +484,11 @@ class FastR2D2ForSequenceClassification(FastR2D2Classifier):
 class FastR2D2ForPairClassification(FastR2D2Classifier):
     """Classification of sentence pairs: both roots and ``[PAIR]`` through the decoder (paper, Section 4.2).
 
-    Inputs have an axis of the pair's two sentences after the batch's: ``input_ids`` is ``(batch, 2, seq_len)``,
-    ``atom_spans`` ``(batch, 2, max_spans, 2)`` and so on. Errors count rows over both: pair ``b`` is 2b and 2b + 1.
-    Or they are what a tokenizer makes of two texts: ``input_ids`` ``(batch, seq_len)`` with ``token_type_ids``, 0 on
-    the first sentence and 1 on the second; then there are no ``atom_spans``.
+    The second axis of the inputs has the pair's two sentences: ``input_ids`` is ``(batch, 2, seq_len)``, ``atom_spans``
+    ``(batch, 2, max_spans, 2)`` and so on. Error messages count sentences: pair ``b`` is rows 2b and 2b + 1.
+
+    The output of a tokenizer for two texts works as well: ``input_ids`` ``(batch, seq_len)`` with ``token_type_ids``,
+    0 on the first sentence and 1 on the second, and no ``atom_spans``.
     """
 
     _auto_class = "AutoModelForSequenceClassification"  # for a saved pair model this class is that one

@@ -1,9 +1,9 @@
-"""Rows of all nodes of a chart in one buffer, filled level by level, whose gradient costs what its rows cost.
+"""Rows of all nodes of a chart in one buffer, which is filled level by level.
 
-A level reads rows of lower levels and writes its own. Written in place under plain autograd, every level would clone
-and clear a gradient as large as the whole buffer. Here the buffer's gradient is one buffer as well: the backward pass
-of a read adds into it, that of a write takes its rows out of it. A scalar that goes from each write to the reads and
-the write after it tells autograd to do this from the top down.
+A level reads rows of lower levels and writes its own. If plain autograd watched writes in place, it would clone and
+clear a gradient as large as the whole buffer for every level. Here the gradient is one buffer, too: the backward pass
+of a read adds into it, and the backward pass of a write takes its rows out of it. Autograd does this from the top level
+down, since a scalar goes from each write to the reads and to the write after it.
 """
 
 import torch
@@ -12,11 +12,11 @@ from torch.autograd.function import once_differentiable
 
 
 class NodeRows:
-    """A row for every node: a vector, or a number where ``first`` has one axis.
+    """One row per node: a vector, or a number if ``first`` has one axis.
 
     Args:
         first: ``(rows, ...)``, the rows of the first nodes.
-        num_nodes: how many rows there will be.
+        num_nodes: rows of the whole buffer.
     """
 
     def __init__(self, first: Tensor, num_nodes: int):
@@ -26,31 +26,31 @@ class NodeRows:
 
     @property
     def values(self) -> Tensor:
-        """The buffer as it is now, without a gradient."""
+        """The buffer with the rows written so far, without a gradient."""
         return self._store.values
 
     def write(self, rows: slice, values: Tensor) -> None:
-        """Fill rows that nobody has read yet; ``values`` are cast to the buffer's dtype."""
+        """Fill rows that are not read yet; ``values`` are cast to the buffer's dtype."""
         if torch.is_grad_enabled() and (values.requires_grad or self._written is not None):
             self._written = _Write.apply(self._store, self._written, rows, values)
         else:
             self.values[rows] = values.detach()
 
     def read(self, ids: Tensor) -> Tensor:
-        """``ids.shape + (width,)``, a row for each id."""
+        """``ids.shape + (width,)``: one row per id."""
         if self._written is None or not torch.is_grad_enabled():
             return self._store.take(ids)
         return _Read.apply(self._store, self._written, ids)
 
     def all(self) -> Tensor:
-        """``(num_nodes, ...)``, once every row is written."""
+        """``(num_nodes, ...)``, after every row is written."""
         if self._written is None or not torch.is_grad_enabled():
             return self.values
         return _All.apply(self._store, self._written)
 
 
 class _Store:
-    """The buffer and its gradient. It knows nothing of autograd's graph, which refers to it."""
+    """The buffer and its gradient. Autograd's graph refers to it; it must not refer back, or neither would be freed."""
 
     def __init__(self, values: Tensor):
         self.values = values
@@ -58,7 +58,7 @@ class _Store:
 
     @property
     def gradient(self) -> Tensor:
-        """Zeros at the beginning of each backward pass, of which a graph may see several, some of them partial."""
+        """Zeros when a backward pass begins. One graph may have several passes, some of them partial."""
         current = torch._C._current_graph_task_id()
         if self._gradient is None or self._gradient[0] != current:
             dtype = torch.promote_types(self.values.dtype, torch.float32)
@@ -72,10 +72,10 @@ class _Store:
         return self.values.index_select(0, ids.flatten()).view(*ids.shape, *self.values.shape[1:])
 
     def add(self, ids: Tensor, upstream: Tensor) -> None:
-        """Add a gradient to that of the rows read, always in the same order."""
+        """Add to the gradient of the rows that were read, always in the same order."""
         gradient, ids = self.gradient, ids.flatten()
         upstream = upstream.reshape(-1, *gradient.shape[1:]).to(gradient.dtype)
-        if gradient.is_cuda:  # where `index_add_` adds in whatever order threads come
+        if gradient.is_cuda:  # where `index_add_` adds in no fixed order
             gradient.index_put_((ids,), upstream, accumulate=True)
         else:
             gradient.index_add_(0, ids, upstream)

@@ -1,4 +1,4 @@
-"""All that compositions read of a chart's nodes and write for them."""
+"""The table of a chart's nodes that compositions read from and write to."""
 
 import torch
 from torch import Tensor
@@ -14,8 +14,8 @@ class NodeTable:
     Args:
         leaves: ``(num_tokens, hidden_size)``, the first rows.
         tasks: as for `Composition.prepare`.
-        projects: also keep how the first layer projects each node, computed once for all compositions that it is a
-            child in, where the composition can be computed from that.
+        projects: also keep the first layer's projection of each node, so that it is computed once for all compositions
+            that the node is a child in. It has no effect where the composition needs its whole input.
     """
 
     def __init__(self, leaves: Tensor, num_nodes: int, composition: Composition, tasks: Tensor, projects: bool = False):
@@ -32,7 +32,7 @@ class NodeTable:
         self.vectors.write(rows, vectors)
         if log_prob is not None:
             self.log_prob.write(rows, log_prob)
-        if self.projections and rows.stop < len(self.vectors.values):  # the last level's are no children
+        if self.projections and rows.stop < len(self.vectors.values):  # nodes of the last level are no children
             for table, part in zip(self.projections, self._project(vectors), strict=True):
                 table.write(rows, part)
 
@@ -41,7 +41,7 @@ class NodeTable:
         return self.composition.stack.layers[0].project(vectors).split([size, 2 * size], -1)
 
     def children(self, left: Tensor, right: Tensor) -> Children:
-        """Of compositions that are computed apart from their tasks; where nodes are projected."""
+        """Children that are computed apart from tasks; only where nodes are projected."""
         ids, stack = torch.stack([left.flatten(), right.flatten()]), self.composition.stack
         source = FromNodes(ids, self.vectors, *self.projections)
         return Children(stack.layers, self.shared.role_biases, source)
@@ -53,8 +53,11 @@ class NodeTable:
         return self.composition(self.shared, self.vectors.read(ids), projected)
 
     def with_children(self, step: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """log p̃ of candidates, from log p of their composition: ``(cells, candidates)`` all, candidates in ascending
-        order of split point. The outermost children cannot be split when the cell is encoded, and count as given."""
+        """log p̃ of candidates from log p of their compositions, each ``(cells, candidates)``, by ascending split point.
+
+        The leftmost candidate's left child and the rightmost candidate's right child get no gradient, as in the
+        authors' code.
+        """
         of_left, of_right = self.log_prob.read(left), self.log_prob.read(right)
         of_left = torch.cat([of_left[:, :1].detach(), of_left[:, 1:]], dim=1)
         of_right = torch.cat([of_right[:, :-1], of_right[:, -1:].detach()], dim=1)

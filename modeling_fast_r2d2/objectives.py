@@ -1,63 +1,16 @@
-"""What parser and encoder learn from raw text: language-model loss and tree KL (paper, Sections 2.1 and 3.2)."""
+"""The objectives of learning from raw text: language model and tree KL (paper, Sections 2.1 and 3.2)."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from transformers.activations import ACT2FN
 
 from .chart import Chart, follow, widest_neighbours
-from .cpu_linear import apply_linear, is_plain
 from .encoder import EncodedChart
 from .fused import fused_kernels
 
-ROWS_AT_ONCE = 256  # of logits: so few stay in a processor's cache
-
-
-class LanguageModelHead(nn.Module):
-    """Predicts every token from the widest nodes beside it; the output matrix is the token embedding's."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = ACT2FN[config.hidden_act]
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-
-    def forward(self, hidden: Tensor) -> Tensor:  # (tokens, hidden_size) -> (tokens, vocab_size)
-        return apply_linear(self.decoder, self._transformed(hidden))
-
-    def loss(self, hidden: Tensor, token_ids: Tensor) -> Tensor:
-        """Mean cross entropy in nats, float32 or wider; where torch can, without all logits in memory at once.
-
-        Args:
-            hidden: ``(tokens, hidden_size)``.
-            token_ids: ``(tokens,)`` long.
-        """
-        transformed = self._transformed(hidden)
-        if _has_chunked_loss(transformed) and is_plain(self.decoder):
-            return F.linear_cross_entropy(
-                transformed, self.decoder.weight, token_ids, linear_bias=self.decoder.bias,
-                options=nn.LinearCrossEntropyOptions(batch_chunk_size=ROWS_AT_ONCE, allow_retain_graph=True),
-            )  # fmt: skip
-        return language_model_loss(apply_linear(self.decoder, transformed), token_ids)
-
-    def _transformed(self, hidden: Tensor) -> Tensor:
-        return self.activation(apply_linear(self.transform, hidden))
-
-
-def _has_chunked_loss(hidden: Tensor) -> bool:
-    """Measured on a CPU alone; in half precision its sums would be as narrow, and under autocast it knows no narrower
-    products."""
-    return (
-        hasattr(nn, "LinearCrossEntropyOptions")
-        and hidden.device.type == "cpu"
-        and hidden.dtype in (torch.float32, torch.float64)
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-    )
-
 
 def language_model_contexts(chart: Chart, nodes: Tensor, ends: Tensor) -> Tensor:
-    """What the language model sees of every token: the widest nodes beside it (paper, Equation 6).
+    """The contexts from which every token is predicted: the widest nodes beside it (paper, Equation 6).
 
     Args:
         nodes: ``(num_nodes, hidden_size)``.
@@ -69,11 +22,6 @@ def language_model_contexts(chart: Chart, nodes: Tensor, ends: Tensor) -> Tensor
     ids = torch.stack(widest_neighbours(chart))
     rows = nodes.index_select(0, ids.clamp(min=0).flatten()).view(*ids.shape, -1)
     return torch.where(ids[..., None] < 0, ends[:, None].to(nodes.dtype), rows)
-
-
-def language_model_loss(logits: Tensor, token_ids: Tensor) -> Tensor:
-    """Mean cross entropy in nats over ``(num_tokens, vocab_size)`` logits, in float32 or wider."""
-    return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), token_ids)
 
 
 def split_probabilities(encoded: EncodedChart) -> Tensor:
@@ -141,12 +89,12 @@ def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor, composition_k
 
 
 def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition_kernels: str = "torch") -> Tensor:
-    """How unlikely the parser makes given trees, as `exact_tree_loss` does those of a chart.
+    """Minus the parser's log-probability of given trees, divided by ``n``: a scalar in nats, the mean over sentences.
 
     Args:
         scores: ``(num_tokens,)`` split scores, sentences end to end.
         labels: ``(num_tokens, 2)`` long, for each split point the first and last token, in its sentence, of the
-            constituent that splits there; -1 where none is given.
+            constituent that splits there; -1 for split points without a label.
         lengths: ``(batch,)`` long.
     """
     starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
@@ -167,7 +115,7 @@ def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, composition_ke
         composition_kernels: as ``config.composition_kernels``.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    # The kernel's gradient is added up in whatever order programs end.
+    # The kernel adds up its gradient in no fixed order.
     fused = None if torch.are_deterministic_algorithms_enabled() else fused_kernels(composition_kernels, scores)
     sums = range_logsumexp if fused is None else fused.range_logsumexp
     return scores[splits] - sums(scores, spans[:, 0], spans[:, 1] - 1)
@@ -176,9 +124,9 @@ def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, composition_ke
 def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
     """``logsumexp(values[first ... last])`` of many ranges, from a table of ``log(len(values))`` rows.
 
-    Row ``h`` holds, for blocks of ``2 ** (h + 1)`` values, the sums from each position to the middle of its block. A
-    range is a part that ends in the middle and one that begins there, in the row of the highest bit in which its ends
-    differ; so nothing outside a range enters its sum.
+    Row ``h`` cuts the values into blocks of ``2 ** (h + 1)`` and holds the sum from each position to the middle of its
+    block. In the row of the highest bit in which its ends differ, a range is two parts that meet in the middle of a
+    block. So nothing outside a range enters its sum.
     """
     heights = max(len(values) - 1, 1).bit_length()
     padded = F.pad(values, (0, (1 << heights) - len(values)))
@@ -195,6 +143,6 @@ def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
 
 
 def _mean_per_token(chart: Chart, tokens: Tensor, values: Tensor) -> Tensor:
-    """Divide each value by the length of the sentence that holds its token; sum; mean over sentences."""
+    """Each value divided by its sentence's length; the sum over values, divided by the number of sentences."""
     length = chart.lengths.repeat_interleave(chart.lengths)[tokens]
     return (values / length).sum() / len(chart.lengths)

@@ -28,8 +28,15 @@ class FastR2D2Output(ModelOutput):
 
 @dataclass
 class FastR2D2ForPreTrainingOutput(ModelOutput):
-    """``loss = lm_loss + tree_loss``, scalars in nats; ``choice_loss``, in nats, and ``height_loss`` where they were
-    asked for (see `guidance`); the other fields as in `FastR2D2Output`."""
+    """
+    Args:
+        loss: scalar, nats: the sum of ``lm_loss`` and ``tree_loss``, each times its weight in the configuration.
+        lm_loss, tree_loss: scalars, nats; None where the weight is 0.
+        choice_loss, height_loss: scalars, the first in nats, where they were asked for (see `guidance`). They are not
+            part of ``loss``.
+
+    The other fields are as in `FastR2D2Output`.
+    """
 
     loss: Tensor | None = None
     lm_loss: Tensor | None = None
@@ -47,9 +54,11 @@ class FastR2D2ForPreTrainingOutput(ModelOutput):
 class FastR2D2ClassifierOutput(ModelOutput):
     """
     Args:
-        loss: scalar, with labels: the sum of four losses in training, the task loss in evaluation.
-        logits: ``(batch, num_labels)`` of the encoding asked for.
-        lm_loss, tree_loss: scalars in nats, the parts of ``loss`` that need no labels; in training only.
+        loss: scalar, where labels are given: in training the sum of the four losses, each times its weight in the
+            configuration; in evaluation the task loss.
+        logits: ``(batch, num_labels)`` of the encoding that was asked for; None in training if the task loss of that
+            encoding has weight 0, since it is not computed then.
+        lm_loss, tree_loss: scalars, nats, in training only: the two losses that need no labels, without their weights.
     """
 
     loss: Tensor | None = None

@@ -25,8 +25,8 @@ def parameter_groups(
         for decay in (weight_decay, 0.0)
     }
     for name, parameter in model.named_parameters():
-        # Trees and losses do not change when all scores of a sentence rise alike, so the gradient of the scores' bias
-        # is rounding errors alone, which AdamW would blow up to steps of a full learning rate.
+        # Trees and losses do not change if all scores of a sentence rise alike. So the gradient of the scores' bias is
+        # nothing but rounding errors, and AdamW would turn these into steps of a full learning rate.
         if not name.endswith("parser.score.bias"):
             is_bias = "bias" in name.rpartition(".")[2]  # an LSTM's are bias_ih_l0, ...
             group = "parser" if name.startswith(("parser.", "model.parser.")) else "encoder"

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .dropout import Dropout
 from .lstm import LSTMBackbone
+from .noise import Dropout
 
 
 class TopDownParser(nn.Module):
@@ -88,11 +88,6 @@ def span_nesting(atom_spans: Tensor, num_splits: int, nested: bool = False) -> T
     return depth if nested else depth.clamp(max=1)
 
 
-def add_gumbel_noise(scores: Tensor, scale: float = 1.0) -> Tensor:
-    """Scores whose descending order is a sampled merge order (paper, Section 3.1, Tree sampling)."""
-    return scores - scale * torch.empty_like(scores, dtype=torch.float32).exponential_().log()
-
-
 def _standardize(scores: Tensor, is_split: Tensor, eps: float = 1e-5) -> Tensor:
     """Zero mean and unit variance over each sentence's split points."""
     count = is_split.sum(1, keepdim=True).clamp(min=1)
@@ -106,4 +101,4 @@ def _sinusoidal_positions(length: int, size: int) -> Tensor:
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
 
 
-__all__ = ["TopDownParser", "add_gumbel_noise", "span_nesting"]
+__all__ = ["TopDownParser", "span_nesting"]

@@ -4,6 +4,7 @@ import copy
 
 from transformers import Pipeline
 
+from .decoding import METHODS, check_method
 from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
 from .words import batches_by_length
 
@@ -11,16 +12,20 @@ from .words import batches_by_length
 class ConstituencyParsingPipeline(Pipeline):
     """Trees of sentences, over words.
 
-    Takes one sentence or several, with ``batch_size=`` as in any pipeline, or ``batch_tokens=``. A sentence gives a
-    dict: ``brackets``, a string; ``words``; ``spans``, first and last word of each constituent, inclusive, by where it
-    splits; ``tree``, an `nltk.Tree`. ``save_pretrained`` writes this code beside the model, for processes without this
-    package.
+    It takes one sentence or a list, with ``batch_size=`` as any pipeline, or ``batch_tokens=``. The result for a
+    sentence is a dict: ``brackets``, a string; ``words``; ``spans``, first and last word of each constituent,
+    inclusive, in the order of split points; ``tree``, an `nltk.Tree`. ``save_pretrained`` writes this code beside the
+    model, for processes without this package.
 
     Args:
-        encoding: whose trees: ``"forced"``, the parser's, which need no encoder and are the default, or
-            ``"chart"`` or ``"heuristic"``, the best of a chart.
-        batch_tokens: parse a list's sentences of like length together, so many that they and their padding have at
-            most so many tokens.
+        method: whose trees, as for `TreeParser`: ``"parser"``, the default, which needs no encoder; ``"chart"``;
+            ``"minimum_risk"``; or ``"heuristic"``.
+        batch_tokens: largest number of tokens, padding included, that are parsed at once. Sentences of like length are
+            parsed together.
+
+    Raises:
+        ValueError: for an unknown method or argument, a sentence that is no string, and a model without the encoder
+            that the method needs.
     """
 
     _load_tokenizer = True
@@ -48,12 +53,12 @@ class ConstituencyParsingPipeline(Pipeline):
                 results[row] = result
         return results
 
-    def _sanitize_parameters(self, encoding: str | None = None, **kwargs):
+    def _sanitize_parameters(self, method: str | None = None, **kwargs):
         if kwargs:
             raise ValueError(
-                f"unknown arguments {', '.join(kwargs)}; constituency-parsing has encoding, batch_size and batch_tokens"
+                f"unknown arguments {', '.join(kwargs)}; constituency-parsing has method, batch_size and batch_tokens"
             )
-        return {}, {} if encoding is None else {"encoding": encoding}, {}
+        return {}, {} if method is None else {"method": check_method(method)}, {}
 
     def _lengths(self, sentences) -> list[int]:
         for sentence in sentences:
@@ -70,14 +75,14 @@ class ConstituencyParsingPipeline(Pipeline):
         batch["atom_spans"] = batch["atom_spans"].view(1, -1, 2)
         return batch | {"sentence": read}
 
-    def _forward(self, inputs: dict, encoding: str = "forced") -> dict:
-        sentence = inputs.pop("sentence")
+    def _forward(self, inputs: dict, method: str = "parser") -> dict:
+        sentence, arguments = inputs.pop("sentence"), METHODS[method]
         inputs = raise_at_bounds(self.model, inputs, self.model.config.bounds_bonus)
-        if encoding == "forced":
+        if arguments is None:
             return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
         if not hasattr(self.model.base_model, "composition"):
-            raise ValueError(f"{type(self.model).__name__} has no encoder for encoding={encoding!r}; load AutoModel")
-        return {"spans": self.model.base_model(**inputs, encoding=encoding).spans, "sentence": sentence}
+            raise ValueError(f"{type(self.model).__name__} has no encoder for method={method!r}; load AutoModel")
+        return {"spans": self.model.base_model(**inputs, **arguments).spans, "sentence": sentence}
 
     def postprocess(self, outputs: dict) -> dict:
         sentence: ReadSentence = outputs["sentence"]

@@ -4,9 +4,13 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from modeling_fast_r2d2 import FastR2D2Config
 from modeling_fast_r2d2.children import Children, FromVectors
 from modeling_fast_r2d2.composition import Composition
+from modeling_fast_r2d2.composition_layer import CompositionLayer, attention_reference
 
 
 @pytest.mark.parametrize("num_layers", [1, 3])
@@ -49,6 +53,15 @@ def test_constants_are_what_every_composition_would_compute(tiny_config, activat
         hidden = layer._norm(hidden + layer.attention_output(attended.transpose(1, 2).flatten(-2)))
         hidden = layer._norm(hidden + layer.output(layer.activation(layer.intermediate(hidden))))
     torch.testing.assert_close(stack(stack.prepare(tasks), torch.stack([left, right])), hidden.transpose(0, 1))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 2), st.integers(1, 9), st.integers(0, 99))
+def test_attention_by_differences_of_keys_is_masked_attention(num_tasks, compositions, seed):
+    torch.manual_seed(seed)
+    layer = CompositionLayer(FastR2D2Config(hidden_size=12, num_attention_heads=3)).eval()
+    projected = torch.randn(num_tasks + 2, compositions, 36, dtype=torch.float64)
+    torch.testing.assert_close(layer._attend(projected), attention_reference(projected, 3))
 
 
 class Adapted(torch.nn.Module):

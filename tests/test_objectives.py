@@ -5,14 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, objectives
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, heads
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.encoder import EncodedChart
+from modeling_fast_r2d2.heads import LanguageModelHead, language_model_loss
 from modeling_fast_r2d2.objectives import (
-    LanguageModelHead,
     exact_tree_loss,
     expected_counts,
-    language_model_loss,
     range_logsumexp,
     sample_trees,
     sampled_tree_loss,
@@ -124,16 +123,16 @@ def test_the_language_model_loss_in_parts_is_that_of_all_logits(rows, seed, dtyp
     torch.manual_seed(seed)
     head = LanguageModelHead(FastR2D2Config(vocab_size=50, hidden_size=12, num_attention_heads=1)).to(dtype)
     hidden, ids = torch.randn(rows, 12, dtype=dtype, requires_grad=True), torch.randint(50, (rows,))
-    leaves, most = [hidden, *head.parameters()], objectives.ROWS_AT_ONCE
+    leaves, most = [hidden, *head.parameters()], heads.ROWS_AT_ONCE
     try:
-        objectives.ROWS_AT_ONCE = 7
+        heads.ROWS_AT_ONCE = 7
         ours, twin = head.loss(hidden, ids), language_model_loss(head(hidden), ids)
         torch.testing.assert_close(ours, twin)
         for _ in range(2):  # a graph may be gone through twice
             gradients = [torch.autograd.grad(3 * loss, leaves, retain_graph=True) for loss in (ours, twin)]
             torch.testing.assert_close(*gradients)
     finally:
-        objectives.ROWS_AT_ONCE = most
+        heads.ROWS_AT_ONCE = most
 
 
 def test_what_takes_the_language_models_last_layers_place_is_called():

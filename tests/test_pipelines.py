@@ -33,22 +33,29 @@ def parse():
     return pipeline("constituency-parsing", model=bundled_checkpoint(), device="cpu")
 
 
-def expected_trees(tokenizer, encoding: str) -> list[tuple[BinaryTree, list[str]]]:
+ARGUMENTS = {
+    "parser": {"encoding": "forced"},
+    "chart": {"encoding": "chart"},
+    "minimum_risk": {"encoding": "chart", "decoding": "minimum_risk"},
+}
+
+
+def expected_trees(tokenizer, method: str) -> list[tuple[BinaryTree, list[str]]]:
     model = FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
     encoded, trees = tokenize_sentences(tokenizer, SENTENCES), []
     for row in range(len(SENTENCES)):
         spans = torch.tensor([encoded["atom_spans"][row]], dtype=torch.long).view(1, -1, 2)
         with torch.no_grad():
-            [found] = model(torch.tensor([encoded["input_ids"][row]]), atom_spans=spans, encoding=encoding).spans
+            [found] = model(torch.tensor([encoded["input_ids"][row]]), atom_spans=spans, **ARGUMENTS[method]).spans
         trees.append((BinaryTree.from_spans(found).to_words(encoded["word_ids"][row]), encoded["words"][row]))
     return trees
 
 
-@pytest.mark.parametrize("encoding", ["forced", "chart"])
+@pytest.mark.parametrize("method", ["parser", "chart", "minimum_risk"])
 @pytest.mark.parametrize("batch_size", [1, 2, 6])
-def test_trees_are_the_models(parse, tokenizer, batch_size, encoding):
-    results = parse(SENTENCES, batch_size=batch_size, encoding=encoding)
-    for result, (tree, words) in zip(results, expected_trees(tokenizer, encoding), strict=True):
+def test_trees_are_the_models(parse, tokenizer, batch_size, method):
+    results = parse(SENTENCES, batch_size=batch_size, method=method)
+    for result, (tree, words) in zip(results, expected_trees(tokenizer, method), strict=True):
         assert result["brackets"] == tree.brackets(words)
         assert result["spans"] == list(tree.spans)
         assert result["words"] == result["tree"].leaves() == words
@@ -91,6 +98,8 @@ def test_what_is_no_sentence_is_refused(parse):
         parse([3])
     with pytest.raises(ValueError, match="unknown arguments window"):
         parse("a cat", window=3)
+    with pytest.raises(ValueError, match="method must be one of parser, chart, minimum_risk, heuristic, got 'forced'"):
+        parse("a cat", method="forced")
     assert parse("")["words"] == ["[UNK]"]
 
 
@@ -98,16 +107,16 @@ def test_a_parser_alone_is_enough(parse, tokenizer):
     model = FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint())
     parse_alone = pipeline("constituency-parsing", model=model, tokenizer=tokenizer)
     assert parse_alone(SENTENCES) == parse(SENTENCES)
-    with pytest.raises(ValueError, match="FastR2D2ForConstituencyParsing has no encoder for encoding='chart'"):
-        parse_alone(SENTENCES, encoding="chart")
+    with pytest.raises(ValueError, match="FastR2D2ForConstituencyParsing has no encoder for method='chart'"):
+        parse_alone(SENTENCES, method="chart")
 
 
 def test_heads_and_tokenizers_that_pad_on_the_left_parse_too(parse, tokenizer):
     left = AutoTokenizer.from_pretrained(bundled_checkpoint(), padding_side="left")
     model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint())
     parse_left = pipeline("constituency-parsing", model=model, tokenizer=left)
-    for encoding in ("forced", "chart"):
-        assert parse_left(SENTENCES, batch_size=3, encoding=encoding) == parse(SENTENCES, encoding=encoding)
+    for method in ("parser", "chart"):
+        assert parse_left(SENTENCES, batch_size=3, method=method) == parse(SENTENCES, method=method)
     assert left.padding_side == "left"
     assert model.parse(**tokenizer(SENTENCES[0], return_tensors="pt")).spans.shape[0] == 1
 

@@ -12,6 +12,8 @@ layer's ``forward`` in the place of that of every composition layer of a model::
 A model needs this only where the package is not installed: where it is, ``config.composition_kernels`` chooses.
 """
 
+from functools import partial
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -29,6 +31,7 @@ class CompositionLayer(nn.Module):
 
     has_backward = True  # and not can_torch_compile: drawing the seed of dropout breaks the graph
 
+    gradient_checkpointing: bool
     num_heads: int
     eps: float
     is_gelu: bool
@@ -47,17 +50,29 @@ class CompositionLayer(nn.Module):
             role_bias: ``(tokens, 3 * hidden_size)``, added to each token's queries, keys and values.
             projected_tasks: not used; the task tokens are projected with the others.
         """
-        product = F.linear(hidden, self.query_key_value.weight)
-        attended = composition_attention(product, role_bias, self.num_heads, *dropout_of(self.attention_dropout))
-        update = F.linear(attended, self.attention_output.weight)
-        hidden = residual_norm(update, self.attention_output.bias, hidden, self.eps, *dropout_of(self.dropout))
-        if self.is_gelu:
-            product = F.linear(hidden, self.intermediate.weight)
-            expanded = bias_gelu(product, self.intermediate.bias, *dropout_of(self.dropout))
-        else:
-            expanded = self.dropout(self.activation(self.intermediate(hidden)))
-        update = F.linear(expanded, self.output.weight)
-        return residual_norm(update, self.output.bias, hidden, self.eps, *dropout_of(self.dropout))
+        if self.gradient_checkpointing and self.training:  # as transformers does it in the layer's own forward
+            return self._gradient_checkpointing_func(partial(composition_layer, self), hidden, role_bias)
+        return composition_layer(self, hidden, role_bias)
 
 
-__all__ = ["CompositionLayer"]
+def composition_layer(layer: nn.Module, hidden: Tensor, role_bias: Tensor) -> Tensor:
+    """One layer of the composition stack: products without bias, and fused kernels for all between them.
+
+    Args:
+        layer: a composition layer, `modeling_fast_r2d2.composition_layer.CompositionLayer`, for its weights.
+        hidden, role_bias: as for `CompositionLayer.forward`, and returns what that does.
+    """
+    product = F.linear(hidden, layer.query_key_value.weight)
+    attended = composition_attention(product, role_bias, layer.num_heads, *dropout_of(layer.attention_dropout))
+    update = F.linear(attended, layer.attention_output.weight)
+    hidden = residual_norm(update, layer.attention_output.bias, hidden, layer.eps, *dropout_of(layer.dropout))
+    if layer.is_gelu:
+        product = F.linear(hidden, layer.intermediate.weight)
+        expanded = bias_gelu(product, layer.intermediate.bias, *dropout_of(layer.dropout))
+    else:
+        expanded = layer.dropout(layer.activation(layer.intermediate(hidden)))
+    update = F.linear(expanded, layer.output.weight)
+    return residual_norm(update, layer.output.bias, hidden, layer.eps, *dropout_of(layer.dropout))
+
+
+__all__ = ["CompositionLayer", "composition_layer"]

@@ -8,19 +8,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ..checkpoints import find_checkpoint
 from ..configuration_fast_r2d2 import check_punctuation
+from ..decoding import METHODS, check_method
 from ..embedding import evaluation
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
 from ..trees import BinaryTree
 from ..words import batches_by_length
-
-# How each method asks the model for its trees; None asks the parser alone, without encoding anything.
-METHODS: dict[str, dict[str, str] | None] = {
-    "parser": None,  # Fast-R2D2* in the paper
-    "chart": {"encoding": "chart"},  # Fast-R2D2 in the paper
-    "minimum_risk": {"encoding": "chart", "decoding": "minimum_risk"},
-    "heuristic": {"encoding": "heuristic"},  # R2D2
-}
 
 
 class ParsedSentence(NamedTuple):
@@ -80,8 +73,7 @@ class TreeParser:
         with_vectors: bool = False,
         batch_tokens: int = 8192,
     ):
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+        check_method(method)
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens must be >= 1, got {batch_tokens}")
         self.arguments = {"encoding": "forced"} if with_vectors and method == "parser" else METHODS[method]

@@ -119,7 +119,7 @@ def head_of(folder: Path):
 
 
 def test_losses_without_weight_are_not_there(checkpoint, glue, tmp_path, monkeypatch):
-    from modeling_fast_r2d2.objectives import LanguageModelHead
+    from modeling_fast_r2d2.heads import LanguageModelHead
 
     monkeypatch.setattr(LanguageModelHead, "loss", None)  # may not be called
     weights = ["--lm_loss_weight", "0", "--tree_loss_weight", "0.5", "--max_train_samples", "32"]

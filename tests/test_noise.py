@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from modeling_fast_r2d2.dropout import BYTE_VALUES, Dropout
+from modeling_fast_r2d2.noise import BYTE_VALUES, Dropout
 
 
 @given(p=st.floats(0.004, 0.996), seed=st.integers(0, 99))

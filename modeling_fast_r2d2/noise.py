@@ -1,4 +1,4 @@
-"""Dropout that does not hold up training on a CPU."""
+"""Random numbers of training: Gumbel noise, and dropout that does not hold up training on a CPU."""
 
 import torch
 from torch import Tensor, nn
@@ -6,13 +6,22 @@ from torch import Tensor, nn
 BYTE_VALUES = 2**8
 
 
+def gumbel_noise(like: Tensor, scale: float) -> Tensor:
+    """Independent samples of a Gumbel distribution times ``scale``, in the shape of ``like``, float32 or wider.
+
+    Added to log-probabilities, they turn the choice of the highest into a sample (paper, Sections 2.1 and 3.1).
+    """
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return -scale * torch.empty_like(like, dtype=dtype).exponential_().log()
+
+
 class Dropout(nn.Dropout):
     """torch's dropout; on a CPU by a mask that takes a tenth of the time.
 
-    There torch draws value by value from a slow distribution, a fifth of a training step of a small model. A random
-    byte a value does as well, and torch's generator gives eight at once. A value is dropped if its byte is below a
-    threshold, which is drawn for each call so that it is ``p * BYTE_VALUES`` on average and each value dropped with
-    probability ``p``.
+    There torch draws value by value from a slow distribution, which takes a fifth of a small model's training step.
+    One random byte per value is enough, and torch's generator draws eight bytes at once. A value is dropped if its
+    byte is below a threshold. The threshold is drawn for each call, so that it is ``p * BYTE_VALUES`` on average and
+    each value is dropped with probability ``p``.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -26,9 +35,9 @@ class Dropout(nn.Dropout):
 
 
 def _random_mask(like: Tensor, threshold: int) -> Tensor:
-    """As many bytes, each 0 with probability ``threshold / 256`` and else 1.
+    """Bytes in the shape of ``like``, each 0 with probability ``threshold / 256`` and else 1.
 
-    By arithmetic on bytes: torch computes with truth values ten times as slowly.
+    This is arithmetic on bytes, since torch is ten times slower with booleans.
     """
     words = torch.empty(-(-like.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
     random = words.view(torch.uint8)[: like.numel()].view(like.shape)
@@ -36,7 +45,7 @@ def _random_mask(like: Tensor, threshold: int) -> Tensor:
 
 
 class _Masked(torch.autograd.Function):
-    """Inputs times a mask times a number; for the backward pass a byte a value is kept."""
+    """Inputs times a mask times a number. The backward pass keeps one byte per value."""
 
     @staticmethod
     def forward(context, inputs: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -49,4 +58,4 @@ class _Masked(torch.autograd.Function):
         return _Masked.apply(upstream, *context.saved_tensors, context.scale), None, None
 
 
-__all__ = ["Dropout"]
+__all__ = ["Dropout", "gumbel_noise"]

@@ -1,0 +1,89 @@
+"""What all Fast-R2D2 models share: how weights begin, load and are resized, and the parser's trees."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+
+from .chart_planning import merge_ranks, tree_spans
+from .configuration_fast_r2d2 import FastR2D2Config
+from .fused import rank_search
+from .inputs import Sentences, check_atom_spans, check_split_scores, check_tokens
+from .outputs import FastR2D2ParserOutput
+from .parser import span_nesting
+
+
+class FastR2D2PreTrainedModel(PreTrainedModel):
+    """Initialisation, loading and the parser's share of resizing; the models are below."""
+
+    config_class = FastR2D2Config
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    accepts_loss_kwargs = False  # losses are means, so gradient accumulation has to average them
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        """Token embeddings normal with ``initializer_range``, all else as PyTorch's defaults, like the original."""
+        if isinstance(module, nn.Linear):
+            bound = 1 / math.sqrt(module.in_features)
+            if module is not self.get_output_embeddings():  # its matrix is the token embedding's
+                init.uniform_(module.weight, -bound, bound)
+            if module.bias is not None:
+                init.uniform_(module.bias, -bound, bound)
+        elif isinstance(module, nn.LSTM):
+            bound = 1 / math.sqrt(module.hidden_size)
+            for parameter in module.parameters():
+                init.uniform_(parameter, -bound, bound)
+        elif isinstance(module, nn.Embedding):
+            is_token_embedding = module is getattr(self.base_model, "embeddings", None)
+            init.normal_(module.weight, std=self.config.initializer_range if is_token_embedding else 1.0)
+        else:
+            super()._init_weights(module)
+
+    def resize_token_embeddings(self, new_num_tokens=None, pad_to_multiple_of=None, mean_resizing=True):
+        """As in transformers; the parser's own embeddings follow."""
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        parser = self.base_model.parser
+        if parser.embeddings is not embeddings:
+            parser.embeddings = self._get_resized_embeddings(
+                parser.embeddings, embeddings.num_embeddings, mean_resizing=mean_resizing
+            )
+        return embeddings
+
+    def parse(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        atom_spans: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        split_scores: Tensor | None = None,
+    ) -> FastR2D2ParserOutput:
+        """The parser's trees, without encoding anything; every model has a parser. Arguments and errors as for
+        `FastR2D2Model`; ``split_scores`` take the place of the parser's."""
+        sentences = self._read(input_ids, attention_mask)
+        nesting = self._nesting(atom_spans, sentences)
+        scores = self.base_model.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
+        check_split_scores(scores, sentences)
+        ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
+        spans = tree_spans(ranks, sentences.lengths, rank_search(self.config.composition_kernels, ranks))
+        return FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
+
+    def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give either input_ids or inputs_embeds")
+        if inputs_embeds is not None and inputs_embeds.shape[-1] != self.config.hidden_size:
+            raise ValueError(f"inputs_embeds must end in {self.config.hidden_size}, got {tuple(inputs_embeds.shape)}")
+        tokens = input_ids if inputs_embeds is None else inputs_embeds
+        return check_tokens(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
+
+    def _nesting(self, atom_spans, sentences: Sentences) -> Tensor | None:
+        if atom_spans is None:
+            return None
+        check_atom_spans(atom_spans, sentences.lengths)
+        return span_nesting(atom_spans, sentences.is_token.shape[1] - 1, self.config.nested_spans)
+
+
+__all__ = ["FastR2D2PreTrainedModel"]
