@@ -86,7 +86,7 @@ class CollatorWithTrees:
         del batch["bounds"]
         labels = torch.full((*batch["input_ids"][:, 1:].shape, 2), -1)
         for row, (sentence, spans) in enumerate(zip(read, consensus(self.teachers, read, rows), strict=True)):
-            labels[row, sentence.between_words] = sentence.over_their_pieces(spans)
+            labels[row, sentence.word_split_points] = sentence.to_piece_spans(spans)
         return batch | {"labels": labels}
 
 

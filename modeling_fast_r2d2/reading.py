@@ -1,32 +1,34 @@
-"""Sentences as a parser reads them, and its trees over what stands in the text."""
+"""Sentences as a parser reads them, and its trees over the words and the punctuation of the text."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from .padding import pad_bounds, pad_sentences
 from .punctuation import as_character, is_genitive, is_opening, is_punctuation, is_quote, put_back, set_aside
 from .trees import BinaryTree
-from .words import Span, pad_spans, show_all_words, tokenize_sentences, word_spans
+from .words import Span, replace_dropped_words, tokenize_sentences, word_spans
 
 
 @dataclass(frozen=True)
 class ReadSentence:
-    """What the model sees of a sentence, and what it does not.
+    """A sentence split into the pieces that the model sees and the punctuation marks that it does not see.
 
     Attributes:
-        input_ids: one for each piece.
-        word_ids: of the pieces, without gaps.
-        atom_spans: of the words of several pieces.
-        bounds: split points between pieces where a mark other than a quote was set aside.
-        words: one for each number in ``word_ids``.
-        marks: what was set aside.
-        places: for each mark, how many words stand before it.
+        input_ids: the token id of each piece.
+        word_ids: the word number of each piece, from 0, without gaps.
+        atom_spans: the spans of the words that have two or more pieces, inclusive.
+        bounds: the split points between pieces where a mark other than a quote was set aside.
+        words: the text of each word.
+        marks: the text of each mark that was set aside.
+        places: for each mark, the number of words before it.
     """
 
     input_ids: list[int]
@@ -39,8 +41,9 @@ class ReadSentence:
 
     @property
     def leaves(self) -> list[str]:
-        """Words and marks in their order."""
-        leaves, start = [], 0
+        """The words and the marks, in the order of the text."""
+        leaves: list[str] = []
+        start = 0
         for mark, place in zip(self.marks, self.places, strict=True):
             leaves += [*self.words[start:place], mark]
             start = place
@@ -48,42 +51,59 @@ class ReadSentence:
 
     @property
     def piece_word_ids(self) -> list[int]:
-        """For each piece and mark, in their order, the number of its word, marks counted too."""
+        """A word number for each piece and each mark, in the order of the text; here a mark counts as a word."""
         of_pieces = [word + bisect_right(self.places, word) for word in self.word_ids]
-        return sorted([*of_pieces, *(place + number for number, place in enumerate(self.places))])
+        of_marks = [place + number for number, place in enumerate(self.places)]
+        return sorted(of_pieces + of_marks)
 
-    def over_pieces(self, pieces: list[str]) -> "ReadSentence":
-        """The same with each piece a word."""
+    @property
+    def word_split_points(self) -> list[int]:
+        """The split points that lie between the pieces of two different words."""
+        return [k for k in range(len(self.word_ids) - 1) if self.word_ids[k] != self.word_ids[k + 1]]
+
+    def with_pieces_as_words(self, pieces: list[str]) -> "ReadSentence":
+        """The same sentence, in which every piece is a word of its own with the given text."""
         places = [bisect_left(self.word_ids, place) for place in self.places]
         return replace(self, word_ids=list(range(len(pieces))), words=pieces, places=places)
 
-    @property
-    def between_words(self) -> list[int]:
-        """Split points between pieces of two words."""
-        return [k for k in range(len(self.word_ids) - 1) if self.word_ids[k] != self.word_ids[k + 1]]
-
-    def over_their_pieces(self, spans: Sequence[Span]) -> Tensor:
-        """Spans of words, ``(spans, 2)`` long, as spans of pieces."""
-        starts = torch.tensor([0, *(k + 1 for k in self.between_words), len(self.word_ids)])
+    def to_piece_spans(self, spans: Sequence[Span]) -> Tensor:
+        """Convert inclusive spans of words to inclusive spans of their pieces, ``(spans, 2)`` long."""
+        starts = torch.tensor([0, *(k + 1 for k in self.word_split_points), len(self.word_ids)])
         words = torch.tensor(spans, dtype=torch.long).view(-1, 2)
         return torch.stack([starts[words[:, 0]], starts[words[:, 1] + 1] - 1], dim=-1)
 
-    def word_tree(self, spans) -> BinaryTree:
-        """Over the words, of a row of ``output.spans``."""
+    def word_tree(self, spans: Tensor | np.ndarray) -> BinaryTree:
+        """The tree over the words, without the marks.
+
+        Args:
+            spans: ``(seq_len - 1, 2)``, this sentence's row of ``output.spans``.
+        """
         return BinaryTree.from_spans(spans[: len(self.word_ids) - 1]).to_words(self.word_ids)
 
-    def tree(self, spans) -> BinaryTree:
-        """The same over the leaves."""
-        tree, before, opens = self.word_tree(spans), Counter(), []
+    def tree(self, spans: Tensor | np.ndarray) -> BinaryTree:
+        """The tree over the leaves, which are words and marks; the argument is that of `word_tree`."""
+        tree = self.word_tree(spans)
+        if not self.marks:
+            return tree
+        seen: Counter[str] = Counter()
+        opens = []
         for mark in self.marks:
-            opens.append(is_opening(mark, before[mark]))
-            before[mark] += 1
-        return put_back(tree, self.places, opens) if self.marks else tree
+            opens.append(is_opening(mark, seen[mark]))
+            seen[mark] += 1
+        return put_back(tree, self.places, opens)
 
     def scores(self, split_scores: np.ndarray) -> np.ndarray:
-        """Between the leaves, of a row of ``output.split_scores``; on either side of a mark, that of the words' split
-        point next to it, and 0 where there is none."""
-        scores = split_scores[self.between_words]
+        """The scores of the split points between leaves.
+
+        On either side of a mark, the score is that of the nearest split point between words; it is 0 if there is none.
+
+        Args:
+            split_scores: ``(seq_len - 1,)``, this sentence's row of ``output.split_scores``.
+
+        Returns:
+            ``(leaves - 1,)`` in the same dtype.
+        """
+        scores = split_scores[self.word_split_points]
         if not self.marks:
             return scores
         if not len(scores):
@@ -99,45 +119,55 @@ def sentences_to_parse(
     is_split_into_words: bool = False,
     set_marks_aside: bool = False,
 ) -> list[ReadSentence]:
-    """Encode sentences, with or without the punctuation between their words; one of nothing else keeps it.
+    """Tokenize sentences for a parser.
 
     Args:
-        sentences: texts, or lists of words if ``is_split_into_words``; words that the tokenizer would drop are shown as
-            unknown, so that each is a leaf.
+        sentences: texts, or lists of words if ``is_split_into_words``. The model sees ``[UNK]`` for a given word that
+            the tokenizer would drop, so that each word is a leaf.
+        set_marks_aside: take out the punctuation between words, so that the model does not see it. A sentence of
+            nothing but punctuation keeps it.
+
+    Raises:
+        ValueError: if the tokenizer is slow, or if ``sentences`` is a single string.
     """
-    shown = show_all_words(tokenizer, sentences) if is_split_into_words else sentences
+    shown = replace_dropped_words(tokenizer, sentences) if is_split_into_words else sentences
     encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=is_split_into_words)
     if is_split_into_words:
         encoded["words"] = [list(words) or [tokenizer.unk_token] for words in sentences]
     rows = [dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True)]
     if not set_marks_aside:
-        return [_whole(row) for row in rows]
+        return [_keep_marks(row) for row in rows]
     if is_split_into_words:
-        return [_without_marks_among_words(row) for row in rows]
-    return [_without_marks(text, row) for text, row in zip(sentences, rows, strict=True)]
+        return [_set_aside_given_words(row) for row in rows]
+    return [_set_aside_in_text(str(text), row) for text, row in zip(sentences, rows, strict=True)]
 
 
 def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dict[str, Tensor]:
-    """What a model takes, and ``bounds`` ``(batch, seq_len - 1)`` bool."""
-    ids = [torch.tensor(sentence.input_ids) for sentence in sentences]
-    lengths = torch.tensor([len(row) for row in ids])
-    input_ids = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
-    batch = {"input_ids": input_ids, "attention_mask": (torch.arange(input_ids.shape[1]) < lengths[:, None]).long()}
-    if keep_words:
-        batch["atom_spans"] = pad_spans([sentence.atom_spans for sentence in sentences])
-    return batch | {"bounds": pad_bounds([sentence.bounds for sentence in sentences], input_ids.shape[1])}
+    """A batch for `raise_at_bounds`.
+
+    Args:
+        keep_words: include ``atom_spans``, so that the parser keeps words whole.
+
+    Returns:
+        The tensors of `pad_sentences`, and ``bounds`` ``(batch, seq_len - 1)`` bool.
+    """
+    batch = pad_sentences(
+        [sentence.input_ids for sentence in sentences],
+        [sentence.atom_spans for sentence in sentences] if keep_words else None,
+    )
+    return batch | {"bounds": pad_bounds([sentence.bounds for sentence in sentences], batch["input_ids"].shape[1])}
 
 
-def pad_bounds(bounds: Sequence[Sequence[int]], seq_len: int) -> Tensor:
-    """Lists of split points to ``(batch, seq_len - 1)`` bool."""
-    padded = torch.zeros(len(bounds), seq_len - 1, dtype=torch.bool)
-    for row, splits in enumerate(bounds):
-        padded[row, splits] = True
-    return padded
+def raise_at_bounds(model: Any, batch: dict[str, Tensor], bounds_bonus: float) -> dict[str, Tensor]:
+    """Replace ``bounds`` in a batch of `pad_batch` by split scores that are higher there.
 
+    Args:
+        model: any of the models; each has the method ``parse``.
+        bounds_bonus: added to the parser's scores at the bounds.
 
-def raise_at_bounds(model, batch: dict[str, Tensor], bounds_bonus: float) -> dict[str, Tensor]:
-    """A batch of `pad_batch` as a model takes it; where punctuation stood, with the parser's scores, raised."""
+    Returns:
+        The inputs of the model. They have ``split_scores`` only if the batch has bounds and the bonus is not 0.
+    """
     batch = dict(batch)
     bounds = batch.pop("bounds")
     if bounds_bonus and bounds.any():
@@ -146,56 +176,71 @@ def raise_at_bounds(model, batch: dict[str, Tensor], bounds_bonus: float) -> dic
     return batch
 
 
-def _whole(row: dict) -> ReadSentence:
+def _keep_marks(row: dict[str, Any]) -> ReadSentence:
+    """A sentence in which punctuation marks are words like all others."""
     numbers = {word: number for number, word in enumerate(dict.fromkeys(row["word_ids"]))}
     word_ids = [numbers[word] for word in row["word_ids"]]
     return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], row["words"], [], [])
 
 
-def _without_marks(text: str, row: dict) -> ReadSentence:
-    """Of a text: words are what stands between blanks and marks."""
+def _set_aside_in_text(text: str, row: dict[str, Any]) -> ReadSentence:
+    """A text without its marks. Its words are then what stands between blanks and marks."""
     offsets = row["offsets"]
     kept, word_ids, bounds = set_aside(text, offsets, row["word_ids"])
-    if not kept or len(kept) == len(offsets) == 1:
-        return _whole(row)
-    reach: list[Span] = []
-    for piece, word in zip(kept, word_ids, strict=True):
-        start, end = offsets[piece]
-        reach[word:] = [(reach[word][0] if word < len(reach) else start, end)]
-    marks, places, is_kept = [], [], set(kept)
-    words_before = np.searchsorted([start for start, _ in reach], [start for start, _ in offsets], side="left")
+    if not kept or len(kept) == len(offsets) == 1:  # the [UNK] of an empty text has no place in it
+        return _keep_marks(row)
+    word_offsets = _word_offsets([offsets[piece] for piece in kept], word_ids)
+    marks, places = _marks_in_text(text, offsets, set(kept), [start for start, _ in word_offsets])
+    ids = [row["input_ids"][piece] for piece in kept]
+    words = [text[start:end] for start, end in word_offsets]
+    return ReadSentence(ids, word_ids, word_spans(word_ids), bounds, words, marks, places)
+
+
+def _word_offsets(offsets: Sequence[Span], word_ids: Sequence[int]) -> list[Span]:
+    """The first character of each word and the one after its last, from the offsets of its pieces."""
+    found: list[Span] = []
+    for (start, end), word in zip(offsets, word_ids, strict=True):
+        found[word:] = [(found[word][0] if word < len(found) else start, end)]
+    return found
+
+
+def _marks_in_text(
+    text: str, offsets: Sequence[Span], kept: set[int], word_starts: Sequence[int]
+) -> tuple[list[str], list[int]]:
+    """The marks, and for each the number of words before it. A run of the same mark, such as ``...``, is one mark."""
+    marks: list[str] = []
+    places: list[int] = []
     for piece, (start, end) in enumerate(offsets):
-        if piece in is_kept:
+        if piece in kept:
             continue
         mark = text[start:end]
-        if piece and offsets[piece - 1][1] == start and piece - 1 not in is_kept and marks[-1][0] == mark:
+        if piece and offsets[piece - 1][1] == start and piece - 1 not in kept and marks[-1][0] == mark:
             marks[-1] += mark
         else:
             marks.append(mark)
-            places.append(int(words_before[piece]))
-    ids = [row["input_ids"][piece] for piece in kept]
-    return ReadSentence(ids, word_ids, word_spans(word_ids), bounds, [text[i:j] for i, j in reach], marks, places)
+            places.append(bisect_left(word_starts, start))
+    return marks, places
 
 
-def _without_marks_among_words(row: dict) -> ReadSentence:
-    """Of given words: marks are those of nothing but punctuation, genitives apart."""
-    whole = _whole(row)
+def _set_aside_given_words(row: dict[str, Any]) -> ReadSentence:
+    """A list of words without the words that are nothing but punctuation; a genitive's apostrophe stays."""
+    whole = _keep_marks(row)
     is_kept = np.array([
         not is_punctuation(as_character(word)) or is_genitive(word, before)
         for before, word in zip(["", *whole.words], whole.words, strict=False)
     ])  # fmt: skip
     if is_kept.all() or not is_kept.any():
         return whole
-    number = np.cumsum(is_kept) - 1  # of each word among those kept
-    marks = [word for word, keep in zip(whole.words, is_kept, strict=True) if not keep]
-    places = (number[~is_kept] + 1).tolist()
-    pieces = [piece for piece, word in enumerate(whole.word_ids) if is_kept[word]]
-    word_ids = [int(number[whole.word_ids[piece]]) for piece in pieces]
-    told = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}
-    bounds = [k for k in range(len(pieces) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in told]
-    ids = [whole.input_ids[piece] for piece in pieces]
+    new_number = np.cumsum(is_kept) - 1  # of each kept word, from 0
     words = [word for word, keep in zip(whole.words, is_kept, strict=True) if keep]
+    marks = [word for word, keep in zip(whole.words, is_kept, strict=True) if not keep]
+    places = (new_number[~is_kept] + 1).tolist()
+    pieces = [piece for piece, word in enumerate(whole.word_ids) if is_kept[word]]
+    ids = [whole.input_ids[piece] for piece in pieces]
+    word_ids = [int(new_number[whole.word_ids[piece]]) for piece in pieces]
+    after_bounds = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}
+    bounds = [k for k in range(len(ids) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in after_bounds]
     return ReadSentence(ids, word_ids, word_spans(word_ids), bounds, words, marks, places)
 
 
-__all__ = ["ReadSentence", "pad_batch", "pad_bounds", "raise_at_bounds", "sentences_to_parse"]
+__all__ = ["ReadSentence", "pad_batch", "raise_at_bounds", "sentences_to_parse"]

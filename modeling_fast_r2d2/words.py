@@ -1,15 +1,16 @@
-"""Sentences to token ids and word spans, and spans to tensors.
+"""Sentences as token ids, with the words that the tokens belong to.
 
-Part of `tokenization_fast_r2d2`; it lies here because what travels with a checkpoint, pipelines and embeddings, needs
-it where neither package is installed.
+`tokenization_fast_r2d2` exports these functions. They lie here because a checkpoint carries its code to the Hub: there,
+pipelines and embeddings cannot import that package.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
+
+from .padding import pad_spans
 
 logger = logging.get_logger(__name__)
 
@@ -17,14 +18,14 @@ Span = tuple[int, int]
 
 
 def word_spans(word_ids: Sequence[int | None]) -> list[Span]:
-    """Spans of the words of two or more pieces, which a tree should keep whole (the model's ``atom_spans``).
+    """Spans of the words that have two or more pieces. A tree should keep these words whole (``atom_spans``).
 
     Args:
-        word_ids: for each piece the number of its word, None for pieces of no word, as
-            ``BatchEncoding.word_ids()`` has them.
+        word_ids: the word number of each piece, as ``BatchEncoding.word_ids()`` returns them; None for a piece that
+            belongs to no word.
 
     Returns:
-        First and last piece of each such word, inclusive, in order.
+        The first and last piece of each such word, inclusive, from left to right.
     """
     spans, start = [], 0
     for end in range(1, len(word_ids) + 1):
@@ -41,23 +42,23 @@ def tokenize_sentences(
     *,
     max_length: int | None = None,
     is_split_into_words: bool = False,
-) -> dict[str, list]:
-    """Token ids, words and word spans of sentences; as many rows as sentences, in their order.
+) -> dict[str, list[Any]]:
+    """Token ids, words and word spans of sentences.
 
     Args:
         tokenizer: a fast tokenizer.
         sentences: texts, or lists of words if ``is_split_into_words``.
-        max_length: most pieces kept of a sentence; None keeps all.
+        max_length: the number of pieces to keep of each sentence; None keeps all.
 
     Returns:
-        A list for each sentence: ``input_ids``, ``word_ids`` (the number of each piece's word), ``words`` (as they
-        stand in the text), ``offsets`` (each piece's first character, of the text or of its word, and the one behind
-        its last) and ``atom_spans`` (inclusive spans of pieces). A sentence without text is one ``[UNK]``;
-        how many there were is logged once.
+        Lists with one entry per sentence, in order: ``input_ids``, ``word_ids`` (the word number of each piece),
+        ``words`` (as the text spells them), ``offsets`` (for each piece, its first character and the one after its
+        last, in the text or in its word) and ``atom_spans`` (see `word_spans`). A sentence without text becomes one
+        ``[UNK]``; one warning gives the number of such sentences.
 
     Raises:
-        ValueError: for a slow tokenizer, which does not know its words, a ``max_length`` below 1, or one string in
-            place of sentences.
+        ValueError: if the tokenizer is slow and so does not know its words, if ``max_length`` is below 1, or if
+            ``sentences`` is a single string.
     """
     if not tokenizer.is_fast:
         raise ValueError("word spans need a fast tokenizer; load it with AutoTokenizer.from_pretrained")
@@ -65,34 +66,26 @@ def tokenize_sentences(
         raise ValueError(f"max_length must be >= 1, got {max_length}")
     if isinstance(sentences, str):
         raise ValueError("sentences must be a list of sentences, got one string; put it in a list")
-    sentences = list(sentences)
-    if not sentences:
-        return {"input_ids": [], "word_ids": [], "words": [], "offsets": [], "atom_spans": []}
-    encoded = tokenizer(
-        sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True, verbose=False,
-        is_split_into_words=is_split_into_words, truncation=max_length is not None, max_length=max_length,
-    )  # fmt: skip
-    rows = {"input_ids": encoded["input_ids"], "word_ids": [], "words": [], "offsets": encoded["offset_mapping"]}
-    for row, sentence in enumerate(sentences):
-        word_ids, offsets = encoded.word_ids(row), encoded["offset_mapping"][row]
-        words = _words(sentence, word_ids, offsets, is_split_into_words)
-        rows["word_ids"].append(word_ids)
-        rows["words"].append(words)
-    _fill_empty(rows, tokenizer.unk_token, tokenizer.unk_token_id)
-    return rows | {"atom_spans": [word_spans(word_ids) for word_ids in rows["word_ids"]]}
+    encoded = _encode(tokenizer, list(sentences), max_length, is_split_into_words)
+    _fill_empty(encoded, tokenizer.unk_token, tokenizer.unk_token_id)
+    return encoded | {"atom_spans": [word_spans(word_ids) for word_ids in encoded["word_ids"]]}
 
 
 def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
-    """Those of the sentences' tokens that the tokenizer does not drop and that are not blank."""
+    """The tokens of the sentences that a model can see: they are not blank, and the tokenizer does not drop them."""
     tokens = list({token for sentence in sentences for token in sentence})
     if not tokens:
         return set()
     encoded = tokenizer(tokens, is_split_into_words=True, add_special_tokens=False, verbose=False)
-    return {tokens[word] for word in encoded.word_ids() if tokens[word].strip()}
+    seen = {tokens[word] for word in encoded.word_ids() if word is not None}
+    return {token for token in seen if token.strip()}
 
 
-def show_all_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Words as a model is shown them: what the tokenizer would drop is unknown, so that every word has a piece."""
+def replace_dropped_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The sentences with ``[UNK]`` for every word that the tokenizer would drop, so that every word has a piece.
+
+    An empty sentence becomes one ``[UNK]``.
+    """
     known, unknown = tokens_with_pieces(tokenizer, sentences), tokenizer.unk_token
     return [[word if word in known else unknown for word in sentence] or [unknown] for sentence in sentences]
 
@@ -100,14 +93,19 @@ def show_all_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Seque
 def batches_by_length(
     lengths: Sequence[int], batch_size: int | None = None, batch_tokens: int | None = None
 ) -> Iterator[list[int]]:
-    """Rows in batches of like length, short ones first.
+    """Group rows of similar length into batches, the shortest rows first.
 
     Args:
-        batch_size: most rows of a batch.
-        batch_tokens: most tokens of a batch, padding included; a row longer than that is a batch of its own.
+        lengths: the number of tokens of each row.
+        batch_size: the maximum number of rows per batch; None sets no limit.
+        batch_tokens: the maximum number of tokens per batch, padding included; None sets no limit. A row that is longer
+            than this is a batch of its own.
+
+    Yields:
+        The row numbers of a batch.
 
     Raises:
-        ValueError: for a limit below 1.
+        ValueError: if a limit is below 1.
     """
     for name, limit in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
         if limit is not None and limit < 1:
@@ -123,34 +121,48 @@ def batches_by_length(
         yield batch
 
 
-def pad_spans(spans: list[list[tuple[int, int]]]) -> Tensor:
-    """Lists of inclusive spans to ``(batch, max_spans, 2)`` long, padded with -1."""
-    padded = torch.full((len(spans), max(map(len, spans)), 2), -1)
-    for row, row_spans in enumerate(spans):
-        if len(row_spans):
-            padded[row, : len(row_spans)] = torch.as_tensor(row_spans)
-    return padded
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, sentences: list[Any], max_length: int | None, is_split: bool
+) -> dict[str, list[Any]]:
+    if not sentences:  # tokenizers do not take an empty list
+        return {"input_ids": [], "word_ids": [], "words": [], "offsets": []}
+    encoded = tokenizer(
+        sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True, verbose=False,
+        is_split_into_words=is_split, truncation=max_length is not None, max_length=max_length,
+    )  # fmt: skip
+    word_ids, offsets = [encoded.word_ids(row) for row in range(len(sentences))], encoded["offset_mapping"]
+    words = [_words(*row, is_split) for row in zip(sentences, word_ids, offsets, strict=True)]
+    return {"input_ids": encoded["input_ids"], "word_ids": word_ids, "words": words, "offsets": offsets}
 
 
-def _words(sentence: str | Sequence[str], word_ids: list[int | None], offsets: list[Span], is_split: bool) -> list[str]:
-    """Each word that has pieces, in order; a word reaches from its first piece to its last."""
-    reach: dict[int | None, Span] = {}
+def _words(sentence: Any, word_ids: list[int], offsets: list[Span], is_split: bool) -> list[str]:
+    """The words that have pieces, in order. In a text, a word goes from its first piece to its last."""
+    extents: dict[int, Span] = {}
     for word, (start, end) in zip(word_ids, offsets, strict=True):
-        reach[word] = (reach.get(word, (start, end))[0], end)
-    # Special tokens reach over the blanks around them.
-    return [sentence[word] if is_split else sentence[start:end].strip() for word, (start, end) in reach.items()]
+        extents[word] = (extents.get(word, (start, end))[0], end)
+    if is_split:
+        return [sentence[word] for word in extents]
+    return [sentence[start:end].strip() for start, end in extents.values()]  # special tokens include blanks around them
 
 
-def _fill_empty(rows: dict[str, list], unk_token: str, unk_token_id: int) -> None:
-    empty = [row for row, words in enumerate(rows["words"]) if not any(word.strip() for word in words)]
+def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int) -> None:
+    """Turn each sentence without text into one unknown token."""
+    empty = [row for row, words in enumerate(encoded["words"]) if not any(word.strip() for word in words)]
     for row in empty:
-        rows["input_ids"][row], rows["word_ids"][row], rows["words"][row] = [unk_token_id], [0], [unk_token]
-        rows["offsets"][row] = [(0, 0)]
+        encoded["input_ids"][row], encoded["word_ids"][row] = [unk_token_id], [0]
+        encoded["words"][row], encoded["offsets"][row] = [unk_token], [(0, 0)]
     if empty:
         logger.warning(
-            f"{len(empty)} of {len(rows['input_ids'])} sentences have no text, the first is number "
-            f"{empty[0] + 1}; each becomes one {unk_token}"
+            f"{len(empty)} of {len(encoded['input_ids'])} sentences have no text (the first is number "
+            f"{empty[0] + 1}); each becomes one {unk_token}"
         )
 
 
-__all__ = ["batches_by_length", "tokenize_sentences", "pad_spans", "word_spans"]
+__all__ = [
+    "batches_by_length",
+    "pad_spans",
+    "replace_dropped_words",
+    "tokenize_sentences",
+    "tokens_with_pieces",
+    "word_spans",
+]

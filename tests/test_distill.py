@@ -89,7 +89,7 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     batch = collate([{"text": text, "row": row} for row, text in enumerate(TEXTS)])
     sentence = read(tokenizer)[0]
     learnt = [k for k, (first, _) in enumerate(batch["labels"][0].tolist()) if first >= 0]
-    assert learnt == sentence.between_words and [0, len(sentence.input_ids) - 1] in batch["labels"][0].tolist()
+    assert learnt == sentence.word_split_points and [0, len(sentence.input_ids) - 1] in batch["labels"][0].tolist()
     assert (batch["labels"][1] == -1).all() and batch["labels"].shape == (*batch["input_ids"][:, 1:].shape, 2)
 
 

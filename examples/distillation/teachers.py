@@ -35,7 +35,7 @@ class ParserTeacher:
             return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
         between = torch.zeros(len(read), size - 1)
         for row, own in enumerate(read):
-            between[row, : lengths[row] - 1] = torch.from_numpy(scores[row][own.between_words])
+            between[row, : lengths[row] - 1] = torch.from_numpy(scores[row][own.word_split_points])
         return span_posteriors(between, torch.tensor(lengths))
 
 

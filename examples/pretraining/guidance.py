@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from modeling_fast_r2d2.embedding import evaluation
-from modeling_fast_r2d2.reading import pad_bounds
+from modeling_fast_r2d2.padding import pad_bounds
 from pretraining.count_teacher import CountTeacher
 from pretraining.settings import Settings, Stage
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2

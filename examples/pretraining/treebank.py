@@ -18,7 +18,7 @@ from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, from_spans, score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from modeling_fast_r2d2.words import batches_by_length, show_all_words, tokenize_sentences
+from modeling_fast_r2d2.words import batches_by_length, replace_dropped_words, tokenize_sentences
 from pretraining.count_teacher import CountTeacher
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
@@ -54,7 +54,7 @@ class EncoderTrees:
     def __init__(self, gold: list[LabelledTree], model, tokenizer: PreTrainedTokenizerBase,
                  teacher: CountTeacher | None, batch_tokens: int):  # fmt: skip
         self.gold, self.model = gold, model
-        shown = show_all_words(tokenizer, [tree.words for tree in gold])
+        shown = replace_dropped_words(tokenizer, [tree.words for tree in gold])
         encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=True)
         self.word_ids, lengths = encoded["word_ids"], [len(ids) for ids in encoded["input_ids"]]
         chance, collate = torch.Generator().manual_seed(0), DataCollatorForFastR2D2(tokenizer)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from transformers import PreTrainedTokenizerBase
 
 from ..parsing.tree_parser import TreeParser
-from ..words import show_all_words, tokenize_sentences
+from ..words import replace_dropped_words, tokenize_sentences
 from .labelled_trees import PUNCTUATION_TAGS, LabelledTree, Span, from_spans, parse_brackets
 
 BASELINES = ("left", "right", "balanced", "random")
@@ -82,7 +82,7 @@ def without_punctuation(tree: LabelledTree, tags: Sequence[str]) -> LabelledTree
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:
     """The same trees with every word expanded to its pieces."""
-    shown = show_all_words(tokenizer, [tree.words for tree in sentences])
+    shown = replace_dropped_words(tokenizer, [tree.words for tree in sentences])
     encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=True)
     expanded = []
     for tree, ids, word_ids in zip(sentences, encoded["input_ids"], encoded["word_ids"], strict=True):

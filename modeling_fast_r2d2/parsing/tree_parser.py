@@ -137,7 +137,7 @@ class TreeParser:
     def _result(self, sentence: ReadSentence, spans: np.ndarray, scores: np.ndarray, vector) -> ParsedSentence:
         word_ids = sentence.piece_word_ids
         if self.pieces:
-            sentence = sentence.over_pieces(self.tokenizer.convert_ids_to_tokens(sentence.input_ids))
+            sentence = sentence.with_pieces_as_words(self.tokenizer.convert_ids_to_tokens(sentence.input_ids))
         else:
             word_ids = sorted(set(word_ids))
         return ParsedSentence(sentence.tree(spans), sentence.leaves, sentence.scores(scores), word_ids, vector)
