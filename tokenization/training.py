@@ -1,7 +1,6 @@
-"""Tokenizers from raw text: stock fast tokenizers with Fast-R2D2's task tokens."""
+"""Tokenizers learnt from raw text: standard fast tokenizers with Fast-R2D2's task tokens."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -15,10 +14,11 @@ SPECIAL_TOKENS = {
     "eos_token": "[EOS]",
 }
 EXTRA_TOKENS = ["[SUM]", "[PAIR]"]
+ALL_SPECIAL_TOKENS = [*SPECIAL_TOKENS.values(), *EXTRA_TOKENS]
 KINDS = ("wordpiece", "character", "word")
 
-# A character that no text holds and so no vocabulary knows: blank text becomes it, and it becomes [UNK]. Text that is
-# empty from the start never gets to the normalizer; `tokenize_sentences` sees to that.
+# The normalizer turns blank text into this character. No text has it, so no vocabulary knows it, and it becomes [UNK].
+# The normalizer never sees an empty string; `tokenize_sentences` turns that into [UNK].
 NO_TEXT = "\ue000"
 
 
@@ -30,49 +30,36 @@ def train_tokenizer(
     min_frequency: int = 2,
     show_progress: bool = True,
 ) -> PreTrainedTokenizerFast:
-    """Learn a vocabulary.
+    """Learn a vocabulary from raw text. The same sentences give the same tokenizer in any order.
 
     Args:
-        sentences: raw text; read once, and of ``"wordpiece"`` kept while it is learnt from.
-        vocab_size: most entries, the 8 special tokens included.
-        kind: ``"wordpiece"`` (words and punctuation split as by BERT), ``"character"`` (every character but blanks, as
-            for Chinese) or ``"word"`` (split at blanks; rare words are unknown).
-        lowercase: also strip accents. Case matters to no script without it.
-        min_frequency: rarer pieces are left out.
+        sentences: raw text, read once. ``"wordpiece"`` keeps all of it in memory during training.
+        vocab_size: the maximum size of the vocabulary, with the 8 special tokens.
+        kind: ``"wordpiece"`` (splits words and punctuation as BERT does), ``"character"`` (every character except
+            blanks, for Chinese) or ``"word"`` (splits at blanks; rare words are unknown).
+        lowercase: turn text into lower case and remove accents.
+        min_frequency: the vocabulary leaves out pieces that occur less often than this.
 
     Returns:
-        A stock tokenizer that `AutoTokenizer` loads without trusting code. A sentence's ids are its own pieces only:
-        the model adds its task tokens itself. The same sentences give the same tokenizer, whatever their order.
+        A standard tokenizer, which `AutoTokenizer` loads without trusting remote code. It adds no special tokens to a
+        sentence: the model adds its task tokens itself.
 
     Raises:
-        ValueError: for an unknown ``kind``, a ``vocab_size`` that the special tokens alone fill, or one string in
-            place of sentences.
+        ValueError: if ``kind`` is unknown, if ``vocab_size`` leaves no room beside the special tokens, or if
+            ``sentences`` is a single string.
     """
-    specials = [*SPECIAL_TOKENS.values(), *EXTRA_TOKENS]
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    if vocab_size <= len(specials):
-        raise ValueError(f"vocab_size must be > {len(specials)}, the number of special tokens, got {vocab_size}")
+    if vocab_size <= len(ALL_SPECIAL_TOKENS):
+        raise ValueError(
+            f"vocab_size must be > {len(ALL_SPECIAL_TOKENS)}, the number of special tokens, got {vocab_size}"
+        )
     if isinstance(sentences, str):
         raise ValueError("sentences must be several strings, got one; read a file with read_sentences(path)")
-    # They take the blanks around them: a blank left between two would be normalized alone, to a third [UNK].
-    special_tokens = [AddedToken(token, lstrip=True, rstrip=True, special=True) for token in specials]
-    learner, new_model, trainer_class = _blank_tokenizer(kind, lowercase)
-    first: list[str] = []
-    if kind == "wordpiece":
-        sentences = list(sentences)
-        first = _continuing_characters(learner, sentences)
-    trainer = trainer_class(
-        vocab_size=vocab_size, min_frequency=min_frequency, show_progress=show_progress,
-        special_tokens=[*special_tokens, *first],
-    )  # fmt: skip
-    learner.train_from_iterator(sentences, trainer)
-    # Some trainers number pieces differently each time; their alphabet makes ids a function of the pieces.
-    # Blank lines of the corpus were counted as NO_TEXT; in the vocabulary it would keep blank text from being [UNK].
-    pieces = sorted(set(learner.get_vocab()) - {*specials, NO_TEXT})
-    tokenizer, *_ = _blank_tokenizer(kind, lowercase)
-    tokenizer.model = new_model({piece: number for number, piece in enumerate([*specials, *pieces])})
-    tokenizer.add_special_tokens(special_tokens)
+    pieces = _learn_pieces(sentences, vocab_size, kind, lowercase, min_frequency, show_progress)
+    tokenizer = _blank_tokenizer(kind, lowercase)
+    tokenizer.model = _model(kind, {piece: number for number, piece in enumerate([*ALL_SPECIAL_TOKENS, *pieces])})
+    tokenizer.add_special_tokens(_added_tokens())
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
@@ -80,47 +67,11 @@ def train_tokenizer(
     )  # fmt: skip
 
 
-def _continuing_characters(tokenizer: Tokenizer, sentences: list[str]) -> list[str]:
-    """The pieces ``##a``, ``##b``, ... of all characters that continue a word, sorted.
-
-    The trainer takes the more frequent of two merges, of equals the one with lower numbers, and numbers these pieces as
-    it meets them in a table that has another order each time. Given to it first, they always have the same numbers, and
-    so equal text has equal vocabularies.
-    """
-    characters: set[str] = set()
-    for sentence in sentences:
-        words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(sentence))
-        characters.update(*(word[1:] for word, _ in words))
-    return [f"##{character}" for character in sorted(characters)]
-
-
-def _blank_tokenizer(kind: str, lowercase: bool) -> tuple[Tokenizer, Callable[..., models.Model], type]:
-    """A tokenizer that knows no piece yet, what makes its model from a vocabulary, and the class of its trainer."""
-    if kind == "wordpiece":
-        new_model = partial(models.WordPiece, unk_token="[UNK]", max_input_chars_per_word=100)
-        trainer, splitter = trainers.WordPieceTrainer, pre_tokenizers.BertPreTokenizer()
-    else:
-        new_model = partial(models.WordLevel, unk_token="[UNK]")
-        trainer, splitter = trainers.WordLevelTrainer, pre_tokenizers.WhitespaceSplit()
-    tokenizer = Tokenizer(new_model())
-    tokenizer.pre_tokenizer = splitter
-    if kind == "wordpiece":
-        tokenizer.decoder = decoders.WordPiece()
-    if kind == "character":
-        # Blanks are gone by then; every character that is left stands alone.
-        characters = pre_tokenizers.Split(Regex("."), behavior="isolated")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, characters])
-        tokenizer.decoder = decoders.Fuse()
-    cleaner = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=kind == "wordpiece")
-    tokenizer.normalizer = normalizers.Sequence([cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)])
-    return tokenizer, new_model, trainer
-
-
 def task_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """The token ids that `FastR2D2Config` wants, by its field names.
+    """The token ids that `FastR2D2Config` needs, under the names of its fields, such as ``sum_token_id``.
 
     Raises:
-        ValueError: naming the first token that the tokenizer lacks.
+        ValueError: if the tokenizer lacks one of these tokens; the message names the first.
     """
     tokens = {name: SPECIAL_TOKENS[f"{name}_token"] for name in ("pad", "bos", "eos", "cls", "mask")}
     tokens |= {"sum": "[SUM]", "pair": "[PAIR]"}
@@ -134,3 +85,66 @@ def task_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
             )
         ids[f"{name}_token_id"] = vocabulary[token]
     return ids
+
+
+def _learn_pieces(
+    sentences: Iterable[str], vocab_size: int, kind: str, lowercase: bool, min_frequency: int, show_progress: bool
+) -> list[str]:
+    """The learnt pieces in alphabetical order, without special tokens.
+
+    Some trainers number the pieces differently in each run. With sorted pieces, equal vocabularies have equal ids.
+    """
+    learner, first_pieces = _blank_tokenizer(kind, lowercase), []
+    if kind == "wordpiece":
+        sentences = list(sentences)
+        first_pieces = _continuing_characters(learner, sentences)
+    trainer_class = trainers.WordPieceTrainer if kind == "wordpiece" else trainers.WordLevelTrainer
+    trainer = trainer_class(
+        vocab_size=vocab_size, min_frequency=min_frequency, show_progress=show_progress,
+        special_tokens=[*_added_tokens(), *first_pieces],
+    )  # fmt: skip
+    learner.train_from_iterator(sentences, trainer)
+    # Blank lines of the corpus count as NO_TEXT. If the vocabulary had it, blank text would not become [UNK].
+    return sorted(set(learner.get_vocab()) - {*ALL_SPECIAL_TOKENS, NO_TEXT})
+
+
+def _continuing_characters(tokenizer: Tokenizer, sentences: list[str]) -> list[str]:
+    """The pieces ``##a``, ``##b``, ... of all characters that continue a word, sorted.
+
+    The trainer numbers these pieces in the order of a hash table, which differs between runs. Of two equally frequent
+    merges it takes the one with the lower numbers, so the vocabulary would differ as well. Pieces that are given to the
+    trainer at the start have fixed numbers, and equal text gives equal vocabularies.
+    """
+    characters: set[str] = set()
+    for sentence in sentences:
+        words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(sentence))
+        characters.update(*(word[1:] for word, _ in words))
+    return [f"##{character}" for character in sorted(characters)]
+
+
+def _added_tokens() -> list[AddedToken]:
+    # Each takes the blanks around it. A blank between two of them would be normalized alone, to a third [UNK].
+    return [AddedToken(token, lstrip=True, rstrip=True, special=True) for token in ALL_SPECIAL_TOKENS]
+
+
+def _model(kind: str, vocabulary: dict[str, int] | None = None) -> models.Model:
+    if kind == "wordpiece":
+        return models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
+    return models.WordLevel(vocabulary, unk_token="[UNK]")
+
+
+def _blank_tokenizer(kind: str, lowercase: bool) -> Tokenizer:
+    """A tokenizer that does not know any piece yet."""
+    tokenizer = Tokenizer(_model(kind))
+    cleaner = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=kind == "wordpiece")
+    tokenizer.normalizer = normalizers.Sequence([cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)])
+    if kind == "wordpiece":
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece()
+    elif kind == "character":
+        each_character = pre_tokenizers.Split(Regex("."), behavior="isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), each_character])
+        tokenizer.decoder = decoders.Fuse()
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
