@@ -1,7 +1,8 @@
-"""Punctuation that is set aside before parsing, what it tells about constituents, and how it comes back into trees.
+"""Punctuation: it is set aside before parsing and put back into the trees.
 
-Treebanks are scored without punctuation, and so parsers from raw text learn without it. But commas, brackets and the
-like stand where constituents end (Spitkovsky et al., 2011, W11-0303), which training and parsing can use.
+Trees are scored against treebanks without punctuation, so parsers of raw text learn without it, too. But commas,
+brackets and similar marks stand where constituents end (Spitkovsky et al., 2011, W11-0303). Training and parsing can
+use this: see `SetAside.bounds`.
 """
 
 import unicodedata
@@ -11,9 +12,10 @@ from typing import NamedTuple
 from .trees import BinaryTree
 
 APOSTROPHES = "'’"
-QUOTES = "\"'`´“”„‟‘’‚‛«»‹›"  # speech ends before them or after them: they bound, but do not tell what
-SYMBOLS = "%‰&@#*/\\§†‡•·"  # punctuation by their category, read as words
-JOINTS = "&@/*\\"  # of these, what makes one word of those on both sides: AT&T, and/or
+QUOTES = "\"'`´“”„‟‘’‚‛«»‹›"  # a constituent may end on either side of a quote, so quotes give no bounds
+SYMBOLS = "%‰&@#*/\\§†‡•·"  # Unicode calls these punctuation; we treat them as words
+JOINTS = "&@/*\\"  # the symbols that join the words on both sides into one, as in AT&T, and/or
+# How treebanks write brackets.
 BRACKETS = {
     "-lrb-": "(",
     "-rrb-": ")",
@@ -21,17 +23,17 @@ BRACKETS = {
     "-rcb-": "}",
     "-lsb-": "[",
     "-rsb-": "]",
-}  # as treebanks have them
+}
 
 
 class SetAside(NamedTuple):
-    """What is left of a sentence's pieces without its marks.
+    """The pieces of a sentence that remain without its marks.
 
     Attributes:
-        kept: which pieces stay, in order.
-        word_ids: numbers of their words, from 0. A word is whole where marks inside of it, as in ``well-known`` or
-            ``3.5``, are pieces of their own.
-        bounds: split points between kept pieces, ``k`` behind the ``k``-th, where a mark other than a quote stood.
+        kept: the numbers of the pieces that remain, in order.
+        word_ids: the word number of each of them, from 0. ``well-known`` and ``3.5`` are one word each, even where
+            the tokenizer makes three.
+        bounds: split points where a mark other than a quote stood; ``k`` lies between kept pieces ``k`` and ``k + 1``.
     """
 
     kept: list[int]
@@ -44,8 +46,8 @@ def set_aside(text: str, offsets: Sequence[tuple[int, int]], word_ids: Sequence[
 
     Args:
         text: the sentence.
-        offsets: first character of each piece and the one behind its last.
-        word_ids: as the tokenizer has them.
+        offsets: for each piece, its first character and the one after its last.
+        word_ids: the tokenizer's word number of each piece.
     """
     kept: list[int] = []
     words: list[int] = []
@@ -55,29 +57,33 @@ def set_aside(text: str, offsets: Sequence[tuple[int, int]], word_ids: Sequence[
             if kept and not is_quote(text[start:end]):
                 bounds.append(len(kept) - 1)
             continue
-        goes_on = bool(kept) and (
+        continues_word = bool(kept) and (
             word_ids[piece] == word_ids[kept[-1]] is not None or _are_one_word(text, offsets[kept[-1]], (start, end))
         )
-        words.append(words[-1] + (not goes_on) if kept else 0)
+        words.append(words[-1] + (not continues_word) if kept else 0)
         kept.append(piece)
     return SetAside(kept, words, sorted({bound for bound in bounds if bound < len(kept) - 1}))
 
 
 def put_back(tree: BinaryTree, places: Sequence[int], opens: Sequence[bool]) -> BinaryTree:
-    """The tree over words and marks of a tree over the words.
+    """Put marks back into a tree over the words. All constituents of the words remain.
 
-    A mark becomes the sister of the widest constituent that ends before it or, if it opens, that begins behind it; all
-    other constituents stay. Marks at the ends of the sentence are sisters of all of it, those at its end the higher.
+    A mark becomes the sister of the widest constituent that ends just before it. A mark that opens becomes the sister
+    of the widest constituent that begins just after it. Marks at the two ends of the sentence are attached to the whole
+    sentence, first those at its beginning, then those at its end.
 
     Args:
-        tree: over the words.
-        places: for each mark, in order, how many words stand before it.
-        opens: for each, whether it belongs to what follows, as ``(`` does.
+        tree: the tree over the words.
+        places: for each mark, in order, the number of words before it.
+        opens: for each mark, whether it belongs to the words after it, as ``(`` does.
+
+    Returns:
+        The tree over words and marks.
     """
-    marks = [[] for _ in range(tree.num_leaves + 1)]
-    for place, is_opening in zip(places, opens, strict=True):
-        marks[place].append(is_opening)
-    order: list[tuple[float, float]] = []  # of the split points: the least splits first
+    marks: list[list[bool]] = [[] for _ in range(tree.num_leaves + 1)]
+    for place, opens_here in zip(places, opens, strict=True):
+        marks[place].append(opens_here)
+    order: list[tuple[float, float]] = []  # one entry per split point; the smallest splits first
     for place, here in enumerate(marks):
         if place == 0:
             order += [(-1, number) for number in range(len(here))]
@@ -89,27 +95,29 @@ def put_back(tree: BinaryTree, places: Sequence[int], opens: Sequence[bool]) -> 
 
 
 def _around(depth: int, opens: list[bool]) -> list[tuple[float, float]]:
-    """The split points between two words with marks between them, of which one is the words' own."""
+    """The order of the split points between two words: one for the words themselves, and one per mark between them."""
     closing = opens.index(True) if True in opens else len(opens)
     return [(depth, closing - number if number < closing else number - closing) for number in range(len(opens) + 1)]
 
 
 def is_mark(text: str, start: int, end: int) -> bool:
-    """Whether ``text[start:end]`` is punctuation that stands between words, not within one: not in ``well-known``,
-    ``3.5``, ``don't``, ``'s``, ``cats'`` or, but at the end of a sentence, ``Mr.``. Scripts without blanks have no such
-    words."""
+    """Whether ``text[start:end]`` is punctuation between words.
+
+    Punctuation within a word is no mark: ``well-known``, ``3.5``, ``don't``, ``'s``, ``cats'``. The same is true of the
+    full stop in ``Mr.``, except at the end of a sentence. Scripts without blanks have no punctuation within words.
+    """
     piece = text[start:end]
     if not is_punctuation(piece) or is_genitive(piece, text[max(start - 2, 0) : start].rstrip()):
         return False
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
-    if _is_of_a_word(after):
-        return not (_is_of_a_word(before) or piece in APOSTROPHES)
-    is_abbreviation = piece == "." and _is_of_a_word(before) and after != "."
-    return not (is_abbreviation and any(_is_of_a_word(text[place]) for place in range(end, len(text))))
+    if _is_word_character(after):
+        return not (_is_word_character(before) or piece in APOSTROPHES)
+    may_be_abbreviation = piece == "." and _is_word_character(before) and after != "."
+    return not (may_be_abbreviation and any(_is_word_character(text[place]) for place in range(end, len(text))))
 
 
 def is_punctuation(piece: str) -> bool:
-    """Nothing but punctuation, which ``%`` and ``&`` are not."""
+    """Whether a piece is nothing but punctuation. Symbols such as ``%`` and ``&`` are not punctuation."""
     return bool(piece) and all(
         unicodedata.category(character)[0] == "P" and character not in SYMBOLS or character in QUOTES
         for character in piece
@@ -117,10 +125,10 @@ def is_punctuation(piece: str) -> bool:
 
 
 def is_opening(mark: str, num_before: int = 0) -> bool:
-    """Whether a mark belongs to what follows it: brackets and quotes that open.
+    """Whether a mark is an opening bracket or quote, which belongs to the words after it.
 
     Args:
-        num_before: how many equal marks stand before it. Of quotes that look alike on both sides, every other opens.
+        num_before: the number of equal marks before it. Opening and closing ``"`` look the same, so they take turns.
     """
     mark = as_character(mark)
     if set(mark) == {'"'}:
@@ -129,31 +137,36 @@ def is_opening(mark: str, num_before: int = 0) -> bool:
 
 
 def is_genitive(piece: str, before: str) -> bool:
-    """An apostrophe behind an s, as in ``the cats' tails``, also where a blank stands between."""
+    """Whether a piece is the apostrophe of a genitive, as in ``the cats' tails``.
+
+    Args:
+        before: the text before the piece, without blanks at its end.
+    """
     return piece in APOSTROPHES and before[-1:] in ("s", "S")
 
 
 def is_quote(mark: str) -> bool:
+    """Whether a mark is nothing but quotes."""
     return all(character in QUOTES for character in mark)
 
 
 def as_character(word: str) -> str:
-    """A bracket of a treebank as it is: ``(`` for ``-LRB-``."""
+    """The bracket that a treebank's word stands for: ``(`` for ``-LRB-``. Other words are returned unchanged."""
     return BRACKETS.get(word.lower(), word)
 
 
 def _are_one_word(text: str, first: tuple[int, int], second: tuple[int, int]) -> bool:
-    """Pieces side by side, one of them punctuation within a word."""
+    """Whether two pieces touch and one of them is punctuation within a word."""
     return first[1] == second[0] and any(_is_within_word(text, *place) for place in (first, second))
 
 
 def _is_within_word(text: str, start: int, end: int) -> bool:
-    """Of a piece that is no mark."""
+    """Whether a piece that is no mark is punctuation within a word."""
     piece, around = text[start:end], (text[max(start - 1, 0) : start], text[end : end + 1])
-    return is_punctuation(piece) or (piece in JOINTS and all(map(_is_of_a_word, around)))
+    return is_punctuation(piece) or (piece in JOINTS and all(map(_is_word_character, around)))
 
 
-def _is_of_a_word(character: str) -> bool:
+def _is_word_character(character: str) -> bool:
     return character.isalnum() and unicodedata.east_asian_width(character) not in "WF"
 
 
