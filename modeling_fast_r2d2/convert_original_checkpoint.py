@@ -1,8 +1,8 @@
-"""Weights of the authors' code (alipay/StructuredLM_RTDT) to a checkpoint folder of this package.
+"""Convert weights of the authors' code (alipay/StructuredLM_RTDT) to a checkpoint folder of this package.
 
     python -m modeling_fast_r2d2.convert_original_checkpoint --config config.json --weights model.bin --output folder
 
-Encoder and parser may lie in one file or in two (``--weights encoder.bin parser.bin``).
+The encoder and the parser may be in one file or in two (``--weights encoder.bin parser.bin``).
 """
 
 import argparse
@@ -62,10 +62,13 @@ STACKS = {"tree_encoder": "model.composition.stack", "tree_decoder": "decoder_st
 
 
 def convert_config(original: Mapping[str, Any]) -> FastR2D2Config:
-    """The original's config dict to ours.
+    """Convert the original's config to ours.
+
+    Args:
+        original: the original's ``config.json`` as a dict. Fields that have no equivalent here are ignored.
 
     Raises:
-        ValueError: if the original's ``embedding_dim`` is not its ``hidden_size``, which has no equivalent here.
+        ValueError: if ``embedding_dim`` differs from ``hidden_size``: our models have one size for both.
     """
     size = original.get("hidden_size")
     if original.get("embedding_dim", size) != size:
@@ -76,24 +79,29 @@ def convert_config(original: Mapping[str, Any]) -> FastR2D2Config:
 
 
 def convert_state_dict(state_dict: Mapping[str, Tensor], config: FastR2D2Config) -> dict[str, Tensor]:
-    """The original's weights under the names of our models with heads, for ``from_pretrained(None, state_dict=...)``.
+    """Rename the original's weights.
 
     Args:
-        state_dict: names with the prefixes ``r2d2.``, ``parser.`` and ``classifier.``, or those of an encoder's or a
-            parser's file alone, without prefix.
+        state_dict: weights whose names have the prefixes ``r2d2.``, ``parser.`` and ``classifier.``, or weights without
+            prefixes from the file of an encoder or a parser. A warning lists unknown names, which are left out.
+        config: our config, as from `convert_config`. If it has ``tie_decoder``, the decoder's stack is left out.
+
+    Returns:
+        Weights under the names of our models with heads, for ``from_pretrained(None, state_dict=...)``.
 
     Raises:
-        ValueError: if no name is one of the original's.
+        ValueError: if no name comes from the original code.
     """
-    converted, unknown = {}, []
+    converted: dict[str, Tensor] = {}
+    unknown = []
     for name, tensor in _with_prefixes(state_dict).items():
         ours = _convert_name(name)
         if ours is None:
             unknown.append(name)
         elif ours.startswith("decoder_stack.") and config.tie_decoder:
-            continue  # a repetition of the encoder's stack
+            continue  # it repeats the encoder's stack
         else:
-            # The original keeps spare rows of roles that nothing reads.
+            # The original has more than three roles, but its code never reads the others.
             converted[ours] = tensor[:3].clone() if "role_embeddings" in ours else tensor
     if not converted:
         raise ValueError(
@@ -124,8 +132,12 @@ def _convert_name(name: str) -> str | None:
 
 
 def load_weights(paths: list[Path]) -> dict[str, Tensor]:
-    """Weights of several files, safetensors or pickles of tensors alone (``weights_only=True``), with prefixes."""
-    weights = {}
+    """Read weights from several files into one dict, in which all names have prefixes.
+
+    Args:
+        paths: ``.safetensors`` files, or pickles that hold nothing but tensors (``weights_only=True``).
+    """
+    weights: dict[str, Tensor] = {}
     for path in paths:
         if path.suffix == ".safetensors":
             loaded = load_file(path)
@@ -136,19 +148,28 @@ def load_weights(paths: list[Path]) -> dict[str, Tensor]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, required=True, help="the original's config, JSON")
-    parser.add_argument("--weights", type=Path, nargs="+", required=True, help="one or more .bin, .pt or .safetensors")
-    parser.add_argument("--output", type=Path, required=True, help="checkpoint folder to write")
+    """Add the options of the conversion to a command-line parser."""
+    parser.add_argument("--config", type=Path, required=True, help="the original's config.json")
+    parser.add_argument(
+        "--weights", type=Path, nargs="+", required=True, help="one or more .bin, .pt or .safetensors files"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="the checkpoint folder to write")
 
 
 def run(options: argparse.Namespace) -> None:
+    """Convert, and write a checkpoint folder: a classifier if the weights have one, else a model for pretraining.
+
+    Raises:
+        ValueError: if the files lack weights of the model.
+    """
     config = convert_config(json.loads(options.config.read_text(encoding="utf-8")))
     weights = convert_state_dict(load_weights(options.weights), config)
     is_classifier = "classifier.out_proj.weight" in weights
     if is_classifier:
         config.num_labels = len(weights["classifier.out_proj.weight"])
     model_class = FastR2D2ForSequenceClassification if is_classifier else FastR2D2ForPreTraining
-    model, info = model_class.from_pretrained(None, config=config, state_dict=weights, output_loading_info=True)
+    loaded: Any = model_class.from_pretrained(None, config=config, state_dict=weights, output_loading_info=True)
+    model, info = loaded  # a pair, since loading info was asked for; the library's annotation knows only the model
     if info["missing_keys"]:
         missing = ", ".join(sorted(info["missing_keys"])[:3])
         raise ValueError(
@@ -159,6 +180,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Run the conversion from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
     run(parser.parse_args(arguments))

@@ -1,6 +1,6 @@
-"""Binary trees to look at and to compare: spans, brackets, nltk trees, words from pieces, drawings.
+"""Binary trees: spans, brackets, NLTK trees, drawings, and trees over words from trees over pieces.
 
-Everything here walks with a stack, not by recursion: a tree over 5,000 tokens may be 5,000 deep.
+Nothing here recurses, since a tree over 5,000 tokens may be 5,000 levels deep.
 """
 
 import re
@@ -9,54 +9,72 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from nltk import Tree
+    from torch import Tensor
 
 Span = tuple[int, int]
 
 UNSAFE_IN_BRACKETS = re.compile(r"[\s()]")
-DEEPEST_DRAWING = 200  # a deeper one is wider than anyone scrolls
+DEEPEST_DRAWING = 200  # levels; the drawing of a deeper tree is wider than anyone scrolls
 
 
 @dataclass(frozen=True)
 class BinaryTree:
-    """A binary tree over leaves 0 ... n-1, its constituents named by where they split (paper, Section 3.1).
+    """A binary tree over the leaves 0 ... n-1 (paper, Section 3.1).
 
-    Iterating gives all constituents ``(i, j, k)``, parents before children and left before right.
+    Each constituent is named by the split point at which it splits; split point ``k`` lies between leaves ``k`` and
+    ``k + 1``. Iteration gives all constituents ``(i, j, k)``, parents before children and left before right.
 
     Args:
-        spans: for split point ``k``, between leaves ``k`` and ``k + 1``, the first and last leaf, inclusive,
-            of the constituent that splits there; ``n - 1`` of them, none for a single leaf.
+        spans: for each of the ``n - 1`` split points, the first and last leaf, inclusive, of the constituent that
+            splits there. A single leaf has no spans.
 
     Raises:
-        ValueError: if the spans are no binary tree.
+        ValueError: if the spans are not those of one binary tree.
     """
 
     spans: tuple[Span, ...]
 
-    def __post_init__(self):
-        owner = {span: split for split, span in enumerate(self.spans)}
+    def __post_init__(self) -> None:
+        split_of = {span: split for split, span in enumerate(self.spans)}
         stack = [(0, self.num_leaves - 1)]
-        while stack:  # a walk that gets through has split at every split point once
+        while stack:  # a complete walk has used every split point once
             i, j = stack.pop()
-            split = owner.get((i, j), -1)
+            split = split_of.get((i, j), -1)
             if i < j and not i <= split < j:
                 raise ValueError(
                     f"not a binary tree: one of the split points {i} ... {j - 1} must have the constituent "
                     f"({i}, {j}), got {', '.join(map(str, self.spans[i:j][:5]))}{', ...' * (j - i > 5)}; "
-                    "give one span for each of the n - 1 split points, as a row of a model's output.spans"
+                    "give one span for each of the n - 1 split points, like a row of a model's output.spans"
                 )
             stack += [(i, split), (split + 1, j)] if i < j else []
 
     @classmethod
-    def from_spans(cls, row) -> "BinaryTree":
-        """From a row of ``output.spans``, ``(seq_len - 1, 2)``; what is -1 past the sentence is left out."""
+    def from_spans(cls, row: "Tensor | np.ndarray | Sequence[Span]") -> "BinaryTree":
+        """The tree of one sentence of a model's output.
+
+        Args:
+            row: a row of ``output.spans``, ``(seq_len - 1, 2)``; the padding of -1 past the sentence is ignored.
+
+        Raises:
+            ValueError: if the spans are not those of one binary tree.
+        """
         spans = [(int(i), int(j)) for i, j in (row.tolist() if hasattr(row, "tolist") else row)]
         while spans and spans[-1] == (-1, -1):
             spans.pop()
         return cls(tuple(spans))
 
     @classmethod
-    def from_order(cls, order: Sequence) -> "BinaryTree":
-        """The tree whose spans each split where ``order``, one entry a split point, is least; ties go to the left."""
+    def from_order(cls, order: Sequence[Any]) -> "BinaryTree":
+        """The tree in which every span splits at its smallest entry of ``order``.
+
+        Args:
+            order: one entry per split point; entries must be comparable. Of equal entries the left one splits first.
+        """
         return cls(_spans_by_order(order))
 
     @property
@@ -68,20 +86,25 @@ class BinaryTree:
 
     @cached_property
     def triples(self) -> tuple[tuple[int, int, int], ...]:
-        """All constituents ``(i, j, k)``, ``k`` the split point, in the order of iteration."""
+        """All constituents ``(i, j, k)`` with their split points ``k``, in the order of iteration."""
         triples = ((i, j, k) for k, (i, j) in enumerate(self.spans))
         return tuple(sorted(triples, key=lambda triple: (triple[0], -triple[1])))
 
     def constituents(self, trivial: bool = False) -> set[Span]:
-        """The spans to score a tree by; those of every tree, the sentence and its leaves, only if trivial."""
+        """The spans by which a tree is scored.
+
+        Args:
+            trivial: include the spans that every tree has: the whole sentence and the single leaves.
+        """
         if trivial:
             return {*self.spans, *((leaf, leaf) for leaf in range(self.num_leaves))}
         return set(self.spans) - {(0, self.num_leaves - 1)}
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """For each split point how many constituents lie above its own."""
-        depths, open_ends = [0] * len(self.spans), []
+        """For each split point, the number of constituents above the one that splits there."""
+        depths = [0] * len(self.spans)
+        open_ends: list[int] = []  # the last leaves of the constituents around the current one
         for i, j, k in self.triples:
             while open_ends and open_ends[-1] < i:
                 open_ends.pop()
@@ -91,15 +114,15 @@ class BinaryTree:
 
     @property
     def height(self) -> int:
-        """Constituents on the longest way from the root to a leaf; 0 for a single leaf."""
+        """The number of constituents on the longest path from the root to a leaf; 0 for a single leaf."""
         return max(self.depths, default=-1) + 1
 
     def brackets(self, words: Sequence[str] | None = None) -> str:
-        """Such as ``((the cat) (sat down))``; a single leaf is just its word.
+        """The tree as a string, such as ``((the cat) (sat down))``. A tree of a single leaf is just its word.
 
         Args:
-            words: one a leaf, by default their numbers. Brackets in them become ``-LRB-`` and ``-RRB-``,
-                spaces (and an empty word) ``_``.
+            words: one per leaf; by default the numbers of the leaves. Brackets in words become ``-LRB-`` and
+                ``-RRB-``, blanks become ``_``, and so does an empty word.
 
         Raises:
             ValueError: if there are not ``num_leaves`` words.
@@ -113,8 +136,18 @@ class BinaryTree:
 
     @classmethod
     def from_brackets(cls, text: str) -> tuple["BinaryTree", list[str]]:
-        """A tree and its leaves, still escaped, from what `brackets` wrote; ValueError if it is not that."""
-        words, starts, ends, spans = [], [], [], {}
+        """Read a string that `brackets` wrote.
+
+        Returns:
+            The tree, and its leaves. Brackets and blanks in them stay escaped.
+
+        Raises:
+            ValueError: if the string is not one binary bracketing.
+        """
+        words: list[str] = []
+        starts: list[tuple[int, int]] = []  # per open bracket: its first leaf, and the length of `ends` before it
+        ends: list[int] = []  # the last leaf of each finished part that has no parent yet
+        spans: dict[int, Span] = {}
         for token in text.replace("(", " ( ").replace(")", " ) ").split():
             if token == "(":
                 starts.append((len(words), len(ends)))
@@ -131,8 +164,16 @@ class BinaryTree:
             raise ValueError(f"not one binary bracketing: {text[:60]!r}")
         return cls(tuple(spans[k] for k in sorted(spans))), words
 
-    def to_nltk(self, words: Sequence | None = None, label: str = "X"):
-        """An `nltk.Tree` whose constituents all have the label. Its own methods recurse: mind deep trees."""
+    def to_nltk(self, words: Sequence[Any] | None = None, label: str = "X") -> "Tree":
+        """The tree as an `nltk.Tree`. The methods of NLTK recurse, so they may fail on very deep trees.
+
+        Args:
+            words: the leaves; by default their numbers.
+            label: the label of every constituent.
+
+        Raises:
+            ValueError: if there are not ``num_leaves`` words.
+        """
         from nltk import Tree
 
         words = self._words(words)
@@ -142,42 +183,41 @@ class BinaryTree:
         return built[0, self.num_leaves - 1] if self.spans else Tree(label, [words[0]])
 
     def to_words(self, word_ids: Sequence[int]) -> "BinaryTree":
-        """The tree over words of a tree over their pieces.
+        """The tree over words, from this tree over their pieces.
 
-        Words that are constituents become leaves. Where a constituent crosses a word, the split points
-        between words still tell a tree: of those in a span, the one nearest to the root of this tree splits
-        it; if two are as near, the wider constituent's, then the left one.
+        A word that is a constituent becomes a leaf. Where a constituent crosses a word, the split points between words
+        decide: every span splits at the one that is nearest to the root of this tree. If two are equally near, the
+        split point of the wider constituent goes first, then the left one.
 
         Args:
-            word_ids: the word of each leaf, never decreasing, as ``BatchEncoding.word_ids()`` has them;
-                numbers left out are no words.
+            word_ids: the word number of each leaf, never decreasing, as ``BatchEncoding.word_ids()`` returns them.
+                Numbers may be missing.
 
         Raises:
-            ValueError: if ``word_ids`` is of another length, decreases or has None, as special tokens do.
+            ValueError: if ``word_ids`` has another length, decreases, or has None, which stands for special tokens.
         """
         word_ids = word_ids.tolist() if hasattr(word_ids, "tolist") else list(word_ids)
         if len(word_ids) != self.num_leaves:
-            raise ValueError(f"word_ids must have one entry a leaf, {self.num_leaves}, got {len(word_ids)}")
+            raise ValueError(f"word_ids must have one entry per leaf, {self.num_leaves}, got {len(word_ids)}")
         if None in word_ids or word_ids != sorted(word_ids):
             raise ValueError(f"word_ids must not decrease, nor be None (special tokens), got {word_ids[:20]}")
         between = [k for k in range(len(self.spans)) if word_ids[k] != word_ids[k + 1]]
         first = {0: 0} | {k + 1: word for word, k in enumerate(between, start=1)}
         last = {k: word for word, k in enumerate(between)} | {self.num_leaves - 1: len(between)}
-        spans = [(first.get(i), last.get(j)) for i, j in (self.spans[k] for k in between)]
-        if all(i is not None and j is not None for i, j in spans):  # no constituent ends within a word
-            return self if len(spans) == len(self.spans) else BinaryTree(tuple(spans))
-        order = [(self.depths[k], self.spans[k][0] - self.spans[k][1], k) for k in between]
-        return BinaryTree.from_order(order)
+        spans = [self.spans[k] for k in between]
+        if any(i not in first or j not in last for i, j in spans):  # a constituent begins or ends within a word
+            return BinaryTree.from_order([(self.depths[k], i - j, k) for k, (i, j) in zip(between, spans, strict=True)])
+        return self if len(spans) == len(self.spans) else BinaryTree(tuple((first[i], last[j]) for i, j in spans))
 
     def draw(self, words: Sequence[str] | None = None, width: int | None = None) -> str:
-        """A drawing for the terminal, its words in the order of the sentence.
+        """A drawing for the terminal, with the words in the order of the sentence.
 
-        From the top down if that fits into ``width`` columns, else from left to right, a leaf a line.
-        A tree deeper than 200 is written in brackets, below a line that says so.
+        The root is at the top if the drawing fits into ``width`` columns; otherwise it is at the left, with one leaf
+        per line. A tree of more than 200 levels is not drawn but written in brackets, below a line that says so.
 
         Args:
-            words: one a leaf, by default their numbers.
-            width: in columns; by default the terminal's, 80 where there is none, as in a pipe.
+            words: one per leaf; by default the numbers of the leaves.
+            width: in columns; by default the width of the terminal, or 80 if there is no terminal.
 
         Raises:
             ValueError: if there are not ``num_leaves`` words.
@@ -185,14 +225,14 @@ class BinaryTree:
         words = [" ".join(word.split()) or "_" for word in self._words(words)]
         width = shutil.get_terminal_size().columns if width is None else width
         if self.height > DEEPEST_DRAWING:
-            return f"[{self.height} levels deep, in brackets instead of drawn]\n{self.brackets(words)}"
-        if sum(map(_columns, words)) + len(words) - 1 <= width:  # else no need to try
+            return f"[{self.height} levels deep: in brackets, not drawn]\n{self.brackets(words)}"
+        if sum(map(_columns, words)) + len(words) - 1 <= width:  # otherwise it cannot fit
             drawing = _draw_top_down(self, words)
             if max(map(_columns, drawing.splitlines())) <= width:
                 return drawing
         return _draw_sideways(self, words)
 
-    def _words(self, words: Sequence | None) -> list:
+    def _words(self, words: Sequence[Any] | None) -> list[Any]:
         words = list(map(str, range(self.num_leaves))) if words is None else list(words)
         if len(words) != self.num_leaves:
             raise ValueError(f"the tree has {self.num_leaves} leaves, got {len(words)} words")
@@ -200,23 +240,24 @@ class BinaryTree:
 
 
 def escaped(word: str) -> str:
-    """The word as it can stand in a bracketed tree."""
+    """The word as it is written in a bracketed tree: without blanks and brackets, and never empty."""
     if word and not UNSAFE_IN_BRACKETS.search(word):
         return word
     return re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-") or "_"
 
 
 def _columns(text: str) -> int:
-    """Columns in a terminal: wide characters take two; combining marks and joiners none."""
+    """The columns that a text takes in a terminal: two per wide character, none per combining mark or joiner."""
     return sum(
         0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 1 + (unicodedata.east_asian_width(c) in "WF")
         for c in text
     )
 
 
-def _spans_by_order(order: Sequence) -> tuple[Span, ...]:
-    """Split every span where ``order`` is least: each reaches to the nearest smaller ones on either side."""
-    first, last, stack = [0] * len(order), [len(order)] * len(order), []
+def _spans_by_order(order: Sequence[Any]) -> tuple[Span, ...]:
+    """The span of each split point: it reaches to the nearest smaller entries of ``order`` on both sides."""
+    first, last = [0] * len(order), [len(order)] * len(order)
+    stack: list[int] = []
     for k, key in enumerate(order):
         while stack and order[stack[-1]] > key:
             last[stack.pop()] = k
@@ -228,8 +269,8 @@ def _spans_by_order(order: Sequence) -> tuple[Span, ...]:
 def _draw_top_down(tree: BinaryTree, words: list[str]) -> str:
     from nltk.tree.prettyprinter import TreePrettyPrinter
 
-    # The printer counts characters, not columns: it gets an x for each column, replaced afterwards.
-    # Numbers as leaves, since it takes words of different depth in another order.
+    # The printer counts characters, not columns, so each word is printed as one x per column and filled in afterwards.
+    # The leaves are numbers, since the printer sorts other leaves of different depths in another order.
     places = ["x" * max(1, _columns(word)) for word in words]
     printer = TreePrettyPrinter(tree.to_nltk(range(len(words)), label="•"), sentence=places)
     *branches, leaves = printer.text(unicodelines=True, maxwidth=None).rstrip().splitlines()
@@ -238,11 +279,12 @@ def _draw_top_down(tree: BinaryTree, words: list[str]) -> str:
 
 
 def _draw_sideways(tree: BinaryTree, words: list[str]) -> str:
-    """Root at the left, a leaf a line; the line of a constituent's first leaf is its own."""
+    """The root at the left and one leaf per line. A constituent stands on the line of its first leaf."""
     opening: list[list[int]] = [[] for _ in words]  # constituents that begin at a leaf, outermost first
     for i, _, k in tree.triples:
         opening[i].append(k)
-    lines, branches = [], []  # branches: the constituents whose line is above, outermost first
+    lines: list[str] = []
+    branches: list[int] = []  # constituents that began on an earlier line and go on, outermost first
     for leaf, word in enumerate(words):
         line = ""
         if leaf:
