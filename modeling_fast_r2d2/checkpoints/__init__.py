@@ -1,4 +1,4 @@
-"""Where checkpoints come from: the folders beside this file, and the Hub."""
+"""Checkpoints: the folders beside this file, which come with the package, and downloads from the Hub."""
 
 from .bundled import bundled_checkpoint, find_checkpoint
 from .hub import download

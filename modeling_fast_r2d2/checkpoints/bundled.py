@@ -6,14 +6,15 @@ FOLDER = Path(__file__).parent
 
 
 def bundled_names() -> list[str]:
+    """The names of these checkpoints, sorted."""
     return sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
 
 
 def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
-    """Folder of a checkpoint that comes with the package, for ``from_pretrained``.
+    """The folder of a checkpoint that comes with the package, for ``from_pretrained``.
 
     Raises:
-        ValueError: naming the bundled checkpoints, if there is none of that name.
+        ValueError: if there is none of that name; the message lists those there are.
     """
     if name not in bundled_names():
         raise ValueError(f"bundled checkpoints are {', '.join(bundled_names())}, got {name!r}")
@@ -21,7 +22,7 @@ def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
 
 
 def find_checkpoint(name: str) -> str:
-    """The bundled checkpoint of that name; any other name, and a folder that is there, as it is."""
+    """The folder of the bundled checkpoint of that name. Other names, and existing paths, are returned unchanged."""
     return bundled_checkpoint(name) if name in bundled_names() and not Path(name).exists() else name
 
 

@@ -1,1 +1,1 @@
-"""Texts to trees: `TreeParser`, and what gives it to nltk and spaCy."""
+"""From texts to trees: `TreeParser`, and adaptors that give it to NLTK and spaCy."""

@@ -1,7 +1,8 @@
-"""A parser as nltk has them."""
+"""Fast-R2D2 as an NLTK parser."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any, TypeVar
 
 from nltk import Tree
 from nltk.parse.api import ParserI
@@ -10,18 +11,21 @@ from ..words import tokens_with_pieces
 from .pretokenized import check_takes_tokens, parse_tokens
 from .tree_parser import TreeParser
 
+Item = TypeVar("Item")
+
 
 class FastR2D2NltkParser(ParserI):
-    """Gives each sentence one binary `nltk.Tree`, whose constituents are all called ``X``; there is no grammar.
+    """Gives each sentence one binary `nltk.Tree`. There is no grammar, and the label of every constituent is ``X``.
 
-    ``parse`` and the other methods that `ParserI` derives from `parse_sents` work as with any nltk parser.
-    nltk's methods recurse: a sentence of a thousand tokens may need a higher ``sys.setrecursionlimit``.
+    ``parse`` and the other methods that `ParserI` derives from `parse_sents` work as with any NLTK parser.
+    The methods of NLTK's trees recurse: a sentence of a thousand tokens may need a higher ``sys.setrecursionlimit``.
 
     Args:
-        chunk_size: sentences read before any is parsed.
+        parser: a parser of words.
+        chunk_size: the number of sentences that are parsed together.
 
     Raises:
-        ValueError: for a parser of word pieces, or a ``chunk_size`` below 1.
+        ValueError: if the parser works on word pieces, or if ``chunk_size`` is below 1.
     """
 
     def __init__(self, parser: TreeParser, chunk_size: int = 256):
@@ -31,19 +35,20 @@ class FastR2D2NltkParser(ParserI):
         self.parser, self.chunk_size = parser, chunk_size
 
     @classmethod
-    def from_pretrained(cls, checkpoint: str, chunk_size: int = 256, **options) -> "FastR2D2NltkParser":
-        """From a folder or a Hub name; options as of `TreeParser.from_pretrained`."""
+    def from_pretrained(cls, checkpoint: str, chunk_size: int = 256, **options: Any) -> "FastR2D2NltkParser":
+        """Load a parser; ``checkpoint`` and ``options`` are those of `TreeParser.from_pretrained`."""
         return cls(TreeParser.from_pretrained(checkpoint, **options), chunk_size)
 
     def parse_sents(self, sents: Iterable[Sequence[str]]) -> Iterator[Iterator[Tree]]:
-        """An iterator over one tree for each sentence, over none for a sentence without tokens; see `parse_tokens`."""
+        """For each sentence, an iterator over its one tree (see `parse_tokens`); over none if there are no tokens."""
         for chunk in _chunks(sents, self.chunk_size):
             trees = iter(parse_tokens(self.parser, [tokens for tokens in chunk if len(tokens)]))
             for tokens in chunk:
                 yield iter([next(trees).to_nltk(tokens)] if len(tokens) else [])
 
     def raw_parse_sents(self, texts: Iterable[str]) -> Iterator[Iterator[Tree]]:
-        """The same for texts, over the tokenizer's words; a text without any has no tree."""
+        """For each text, an iterator over its one tree, whose leaves are the tokenizer's words; over none for a text
+        without words."""
         for chunk in _chunks(texts, self.chunk_size):
             with_words = tokens_with_pieces(self.parser.tokenizer, [chunk])
             parsed = iter(self.parser([text for text in chunk if text in with_words]))
@@ -52,13 +57,13 @@ class FastR2D2NltkParser(ParserI):
                 yield iter([sentence.tree.to_nltk(sentence.leaves) for sentence in found])
 
     def raw_parse(self, text: str) -> Iterator[Tree]:
-        """An iterator over the one tree of a text."""
+        """An iterator over the one tree of a text; over none for a text without words."""
         return next(self.raw_parse_sents([text]))
 
 
-def _chunks(items: Iterable, size: int) -> Iterator[list]:
-    items = iter(items)
-    while chunk := list(islice(items, size)):
+def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    remaining = iter(items)
+    while chunk := list(islice(remaining, size)):
         yield chunk
 
 

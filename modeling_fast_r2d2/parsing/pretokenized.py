@@ -1,4 +1,4 @@
-"""Trees over tokens as they are given, none of which is changed, split or lost."""
+"""Trees over given tokens: no token is changed, split or lost."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,18 @@ from .tree_parser import TreeParser
 
 
 def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list[BinaryTree]:
-    """Trees over tokens as they are given, each a leaf, also one that the tokenizer splits.
+    """Parse sentences of given tokens. Every token is a leaf, even if the tokenizer splits it.
 
-    The model does not see blank tokens, nor those that the tokenizer drops, such as control characters. They go with
-    the token to their left, or at the beginning of a sentence with the first that is seen: ``a _ b`` becomes
-    ``((a _) b)``. A sentence of such tokens only branches to the left.
+    The model sees neither blank tokens nor tokens that the tokenizer drops, such as control characters. Each of them is
+    attached to the seen token to its left, or to the first seen token if there is none to its left: with ``_`` unseen,
+    ``a _ b`` becomes ``((a _) b)``. If the model sees no token of a sentence, the tree branches to the left.
+
+    Args:
+        parser: a parser of words.
+        sentences: lists of tokens.
 
     Raises:
-        ValueError: for a parser of word pieces, and for a sentence that is empty or not a list of strings.
+        ValueError: if the parser works on word pieces, or if a sentence is empty or is not a list of strings.
     """
     check_takes_tokens(parser)
     for tokens in sentences:
@@ -23,7 +27,7 @@ def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list
             raise ValueError(f"a sentence must be a list of one or more strings, its tokens, got {tokens!r:.80}")
     visible = tokens_with_pieces(parser.tokenizer, sentences)
     seen = [[place for place, token in enumerate(tokens) if token in visible] for tokens in sentences]
-    rows = [row for row, places in enumerate(seen) if places]
+    rows = [row for row, seen_places in enumerate(seen) if seen_places]
     parsed = parser([[sentences[row][place] for place in seen[row]] for row in rows], is_split_into_words=True)
     trees = [BinaryTree(())] * len(sentences)
     for row, sentence in zip(rows, parsed, strict=True):
@@ -32,11 +36,12 @@ def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list
 
 
 def with_unseen(tree: BinaryTree, seen: Sequence[int], num_tokens: int) -> BinaryTree:
-    """The tree over all tokens of a tree over those seen, by the rule of `parse_tokens`.
+    """Add the unseen tokens to a tree over the seen ones, by the rule of `parse_tokens`.
 
     Args:
-        tree: over the tokens seen, or a single leaf if none is.
-        seen: their places in the sentence, increasing.
+        tree: the tree over the seen tokens; a single leaf if the model saw no token.
+        seen: the places of the seen tokens in the sentence, increasing.
+        num_tokens: the number of all tokens of the sentence.
     """
     starts = [0, *seen[1:]]  # each leaf of the tree becomes the tokens from its start to its end
     ends = [*(place - 1 for place in seen[1:]), num_tokens - 1]
@@ -47,7 +52,7 @@ def with_unseen(tree: BinaryTree, seen: Sequence[int], num_tokens: int) -> Binar
 
 
 def check_takes_tokens(parser: TreeParser) -> None:
-    """Raise ValueError for a parser of word pieces."""
+    """Raise a ValueError if the parser works on word pieces."""
     if parser.pieces:
         raise ValueError("trees over tokens need a TreeParser with pieces=False, got pieces=True")
 

@@ -1,7 +1,7 @@
-"""Sentences to trees: the one way from texts to `BinaryTree`s that scripts, the command line and adaptors share."""
+"""`TreeParser`: from texts to `BinaryTree`s, for scripts, the command line and the adaptors to other libraries."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -17,10 +17,14 @@ from ..words import batches_by_length
 
 
 class ParsedSentence(NamedTuple):
-    """A tree and its leaves.
+    """The tree of a sentence.
 
-    ``split_scores`` ``(leaves - 1,)`` float32 are the parser's, of the split points between leaves. ``word_ids`` has
-    the number of each leaf's word. ``vector`` is the root's, ``(hidden_size,)`` float32, where vectors were asked for.
+    Attributes:
+        tree: the tree over the leaves.
+        leaves: the words, or the pieces, with the punctuation.
+        split_scores: ``(leaves - 1,)`` float32, the parser's scores of the split points between leaves.
+        word_ids: the word number of each leaf.
+        vector: ``(hidden_size,)`` float32, the root's vector; None unless the parser has ``with_vectors``.
     """
 
     tree: BinaryTree
@@ -34,30 +38,36 @@ class ParsedSentence(NamedTuple):
         return self.tree.draw(self.leaves)
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows: the tree, and the parser's scores as bars."""
+        """The picture that a notebook shows: the tree, with the parser's scores as bars."""
+        from ..grammar_induction.labelled_trees import Constituent
         from ..pictures import draw_tree
 
-        return draw_tree(self.leaves, [(first, last, "") for first, last in self.tree.spans], self.split_scores)
+        constituents = [Constituent(first, last, "") for first, last in self.tree.spans]
+        return draw_tree(self.leaves, constituents, self.split_scores.tolist())
 
 
 class TreeParser:
-    """Parses texts by a model and its tokenizer.
+    """Parses texts with a model and its tokenizer.
 
     Args:
-        method: whose trees: ``"parser"``, the best of the ``"chart"``, of ``"minimum_risk"`` under the chart, or
-            R2D2's by ``"heuristic"`` pruning.
-        pieces: trees over word pieces, not words.
-        keep_words: constrain the parser to trees in which every word is a constituent.
-        punctuation: ``"aside"`` takes the punctuation between words out before the model sees them, as it learnt to
-            read, and puts it back into the tree (`put_back`); ``"keep"`` shows it. None is as ``config.punctuation``.
-        bounds_bonus: nats by which split scores are higher where punctuation was set aside, quotes apart; None is
+        model: any of the models; methods other than ``"parser"``, and vectors, need one with an encoder.
+        tokenizer: the fast tokenizer of the model.
+        method: ``"parser"`` gives the parser's trees (Fast-R2D2* in the paper); ``"chart"`` the best trees of the
+            pruned chart (Fast-R2D2); ``"minimum_risk"`` the trees of minimum risk under the chart; ``"heuristic"``
+            the best trees of R2D2's chart.
+        pieces: give trees over word pieces instead of words.
+        keep_words: allow only trees in which every word is a constituent.
+        punctuation: ``"aside"`` sets the punctuation between words aside before the model reads them, and puts it back
+            into the tree (see `put_back`); ``"keep"`` lets the model read it. None stands for ``config.punctuation``,
+            which is how the model was trained.
+        bounds_bonus: added to split scores where a mark other than a quote was set aside, in nats. None stands for
             ``config.bounds_bonus``.
-        with_vectors: also give the roots' vectors, along the tree of ``"parser"``, else of the chart.
-        batch_tokens: tokens parsed at once, padding included; at least one sentence.
+        with_vectors: also give the root vectors: of the parser's trees for ``"parser"``, else of the chart.
+        batch_tokens: the maximum number of tokens per batch, padding included. A longer sentence is a batch of its own.
 
     Raises:
-        ValueError: for another method or ``punctuation``, a ``batch_tokens`` below 1, a bonus that is negative, or a
-            model without the encoder it needs.
+        ValueError: if ``method`` or ``punctuation`` is unknown, if ``batch_tokens`` is below 1, if the bonus is
+            negative or not finite, or if the model lacks the encoder that the method needs.
     """
 
     def __init__(
@@ -88,10 +98,16 @@ class TreeParser:
 
     @classmethod
     def from_pretrained(
-        cls, checkpoint: str = "fast-r2d2-tiny", method: str = "parser", device: str = "cpu", **options
+        cls, checkpoint: str = "fast-r2d2-tiny", method: str = "parser", device: str = "cpu", **options: Any
     ) -> "TreeParser":
-        """From a folder, a Hub name or the name of a bundled checkpoint; reads the encoder's weights only if the method
-        needs them. Options as above."""
+        """Load a model and its tokenizer. The encoder's weights are read only if the method needs them.
+
+        Args:
+            checkpoint: a folder, a Hub name or the name of a bundled checkpoint.
+            method: as for the class.
+            device: such as ``"cuda"``.
+            options: the keyword arguments of the class.
+        """
         checkpoint = find_checkpoint(checkpoint)
         needs_encoder = METHODS.get(method) is not None or options.get("with_vectors")
         model_class = FastR2D2Model if needs_encoder else FastR2D2ForConstituencyParsing
@@ -101,43 +117,58 @@ class TreeParser:
     def __call__(
         self, sentences: Sequence[str] | Sequence[Sequence[str]], is_split_into_words: bool = False
     ) -> list[ParsedSentence]:
-        """Trees in the order of the sentences; like lengths are parsed together.
+        """Parse sentences. Sentences of similar length are parsed together; the results are in the given order.
 
         Args:
-            sentences: texts, or lists of words if ``is_split_into_words``. One without text is one ``[UNK]``. Given
-                words that the tokenizer would drop are shown to the model as unknown, so that each is a leaf.
+            sentences: texts, or lists of words if ``is_split_into_words``. A sentence without text is one ``[UNK]``.
+                The model sees ``[UNK]`` for a given word that the tokenizer would drop, so that each word is a leaf.
+
+        Raises:
+            ValueError: if ``sentences`` is a single string.
         """
         read = self.read(sentences, is_split_into_words)
-        results: list[ParsedSentence | None] = [None] * len(sentences)
+        results: dict[int, ParsedSentence] = {}
         lengths = [len(sentence.input_ids) for sentence in read]
         for rows in batches_by_length(lengths, batch_tokens=self.batch_tokens):
             batch = [read[row] for row in rows]
-            for row, sentence, *output in zip(rows, batch, *self.run(batch), strict=True):
-                results[row] = self._result(sentence, *output)
-        return results
+            for row, sentence, spans, scores, vector in zip(rows, batch, *self.run(batch), strict=True):
+                results[row] = self._result(sentence, spans, scores, vector)
+        return [results[row] for row in range(len(read))]
 
-    def read(self, sentences: Sequence, is_split_into_words: bool = False) -> list[ReadSentence]:
-        """The first step of a call: what the model will see."""
+    def read(
+        self, sentences: Sequence[str] | Sequence[Sequence[str]], is_split_into_words: bool = False
+    ) -> list[ReadSentence]:
+        """The first step of a call: tokenize sentences, and set punctuation aside if the model does not see it."""
         return sentences_to_parse(
             self.tokenizer, sentences, is_split_into_words=is_split_into_words,
             set_marks_aside=self.punctuation == "aside",
         )  # fmt: skip
 
-    def run(self, sentences: list[ReadSentence]) -> tuple[np.ndarray, np.ndarray, Sequence]:
-        """The second, for sentences of one batch: spans and split scores over pieces, and vectors."""
+    def run(self, sentences: list[ReadSentence]) -> tuple[np.ndarray, np.ndarray, Sequence[np.ndarray | None]]:
+        """The second step of a call: run the model on one batch.
+
+        Returns:
+            Spans ``(batch, seq_len - 1, 2)`` long and split scores ``(batch, seq_len - 1)`` float32, both over pieces,
+            and the root vectors ``(batch, hidden_size)`` float32, or a list of None without ``with_vectors``.
+        """
         batch = pad_batch(sentences, self.keep_words)
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         with evaluation(self.model):
             batch = raise_at_bounds(self.model, batch, self.bounds_bonus)
-            is_parser = self.arguments is None
-            output = self.model.parse(**batch) if is_parser else self.model.base_model(**batch, **self.arguments)
+            output: Any  # of the parser or of the whole model
+            if self.arguments is None:
+                output = self.model.parse(**batch)
+            else:
+                output = self.model.base_model(**batch, **self.arguments)
         vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)
         return output.spans.cpu().numpy(), output.split_scores.float().cpu().numpy(), vectors
 
-    def _result(self, sentence: ReadSentence, spans: np.ndarray, scores: np.ndarray, vector) -> ParsedSentence:
+    def _result(
+        self, sentence: ReadSentence, spans: np.ndarray, scores: np.ndarray, vector: np.ndarray | None
+    ) -> ParsedSentence:
         word_ids = sentence.piece_word_ids
         if self.pieces:
-            sentence = sentence.with_pieces_as_words(self.tokenizer.convert_ids_to_tokens(sentence.input_ids))
+            sentence = sentence.with_pieces_as_words(list(self.tokenizer.convert_ids_to_tokens(sentence.input_ids)))
         else:
             word_ids = sorted(set(word_ids))
         return ParsedSentence(sentence.tree(spans), sentence.leaves, sentence.scores(scores), word_ids, vector)

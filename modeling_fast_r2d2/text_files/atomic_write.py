@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are either complete or missing, never half written."""
 
 import os
 import socket
@@ -7,7 +7,11 @@ from pathlib import Path
 
 
 def write_aside(target: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place, under a name of this process, then rename it; what fails leaves nothing."""
+    """Write a temporary file beside ``target``, then rename it. If writing fails, no file is left behind.
+
+    Args:
+        write: called with the path of the temporary file, whose name no other process uses.
+    """
     aside = target.with_name(f".{target.name}.{socket.gethostname()}.{os.getpid()}{target.suffix}")
     try:
         write(aside)
@@ -17,5 +21,5 @@ def write_aside(target: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text(target: Path, text: str) -> None:
-    """`write_aside`, in UTF-8."""
+    """Write a text in UTF-8 as `write_aside` does."""
     write_aside(target, lambda path: path.write_text(text, encoding="utf-8", newline="\n"))

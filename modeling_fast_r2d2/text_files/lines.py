@@ -1,49 +1,48 @@
-"""Lines of text files, plain or packed."""
+"""Lines of text files, plain or compressed with gzip."""
 
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 
 def read_sentences(
     paths: str | Path | Iterable[str | Path], clean: Callable[[str], str] | None = None
 ) -> Iterator[str]:
-    """`read_lines` without outer blanks.
+    """Lines of text files, without blanks at their ends; blank lines become empty strings.
 
     Args:
-        paths: one file or several.
-        clean: applied to every line, such as `clean_wikitext`.
+        paths: one file or several, as for `read_lines`, with the same errors.
+        clean: a function that is applied to every line, such as `clean_wikitext`.
     """
     for line in read_lines(paths):
         yield clean(line.strip()) if clean else line.strip()
 
 
 def read_lines(paths: str | Path | Iterable[str | Path]) -> Iterator[str]:
-    """Lines of text files, plain or ``.gz``, one after the other, without line ends.
+    """Lines of text files in UTF-8, plain or ``.gz``, file after file, without line ends.
 
     Raises:
-        ValueError: naming the file, where it is not UTF-8 (and the line), or a damaged ``.gz``.
-        FileNotFoundError: for a missing file, when its turn comes.
+        ValueError: if a file is not UTF-8, or if a ``.gz`` file is damaged. The message names the file, and the line
+            that is not UTF-8.
+        FileNotFoundError: if a file is missing, once the files before it are read.
     """
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        opener = gzip.open if str(path).endswith(".gz") else open
-        with opener(path, "rb") as file:
+        with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
             yield from decode_lines(file, path)
 
 
-def decode_lines(file: BinaryIO, path: str | Path) -> Iterator[str]:
-    """Lines of a binary file; ``path`` is its name in messages."""
+def decode_lines(file: Iterable[bytes], path: str | Path) -> Iterator[str]:
+    """Lines of an open binary file, as `read_lines` gives them; error messages call the file ``path``."""
     for number, line in enumerate(_lines(file, path), start=1):
         yield _decode(line, path, number)
 
 
-def _lines(file: BinaryIO, path: str | Path) -> Iterator[bytes]:
+def _lines(file: Iterable[bytes], path: str | Path) -> Iterator[bytes]:
     try:
         yield from file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no whole gzip file ({error}); pack or fetch it again") from error
+        raise ValueError(f"{path} is not a complete gzip file ({error}); compress or download it again") from error
 
 
 def _decode(line: bytes, path: str | Path, number: int) -> str:

@@ -84,7 +84,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path):
     (tmp_path / "cut.txt.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "plain.txt.gz").write_bytes(b"the cat sleeps\n")
     for name in ("cut", "plain"):
-        with pytest.raises(ValueError, match=f"{name}.txt.gz is no whole gzip file"):
+        with pytest.raises(ValueError, match=f"{name}.txt.gz is not a complete gzip file"):
             lines([tmp_path / f"{name}.txt.gz"])
 
 
