@@ -1,4 +1,4 @@
-"""``fast-r2d2 parse | evaluate | report | convert``: a thin layer over the library, a module for each command."""
+"""``fast-r2d2 parse | evaluate | report | convert``: a thin layer over the library, with one module per command."""
 
 import argparse
 import os
@@ -10,12 +10,12 @@ COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": c
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. Bad input, and a file that cannot be read or written, end with one line on standard error and exit
-    code 2."""
-    parser = argparse.ArgumentParser(prog="fast-r2d2", description="Trees from raw text, and what they are worth.")
+    """Run a command. After bad input, or if a file cannot be read or written, it prints one line on standard error and
+    exits with code 2."""
+    parser = argparse.ArgumentParser(prog="fast-r2d2", description="Parse raw text, and evaluate trees.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, module in COMMANDS.items():
-        summary = module.__doc__.split("\n")[0]
+        summary = (module.__doc__ or "").split("\n")[0]
         command = commands.add_parser(
             name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         options.run(options)
-    except BrokenPipeError:  # the reader, such as head, has had enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -1,9 +1,9 @@
-"""Convert a treebank to plain sentences or one tree a line, or weights of the authors' code to a checkpoint.
+"""Convert a treebank to sentences or trees, one per line, or weights of the authors' code to a checkpoint.
 
     fast-r2d2 convert treebank ptb/wsj --split train --to sentences > train.txt
     fast-r2d2 convert weights --config config.json --weights model.bin --output folder
 
-What is printed goes to standard output.
+Sentences and trees are written to standard output.
 """
 
 import argparse
@@ -13,14 +13,16 @@ from .evaluate import add_gold_arguments, read_gold
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
     kinds = parser.add_subparsers(dest="kind", required=True)
-    treebank = kinds.add_parser("treebank", help="gold trees, preprocessed, a line each")
+    treebank = kinds.add_parser("treebank", help="print gold trees or their sentences, one per line")
     add_gold_arguments(treebank)
     treebank.add_argument("--to", choices=["sentences", "trees"], default="sentences", help="what to print")
-    convert_original_checkpoint.add_arguments(kinds.add_parser("weights", help="weights of the authors' code"))
+    convert_original_checkpoint.add_arguments(kinds.add_parser("weights", help="convert weights of the authors' code"))
 
 
 def run(options: argparse.Namespace) -> None:
+    """Run the command."""
     if options.kind == "weights":
         convert_original_checkpoint.run(options)
         return

@@ -1,15 +1,17 @@
-"""Parse sentences, a line each, and print their trees in the same order, a line each.
+"""Parse sentences, one per line, and print their trees in the same order.
 
     fast-r2d2 parse "The cat sat on the mat"
     fast-r2d2 parse --file text.txt > trees.txt
     cat text.txt | fast-r2d2 parse - --format jsonl
 
-Or a corpus, in shards, by as many processes and machines as `accelerate launch` starts; run again, it goes on:
+A corpus is parsed in shards, by all processes and machines that `accelerate launch` starts. The same command run again
+resumes the work:
 
     accelerate launch --no_python fast-r2d2 parse --file corpus/*.txt.gz --output trees/
 """
 
 import argparse
+import io
 import json
 import sys
 import time
@@ -23,58 +25,47 @@ from transformers.utils import logging
 from .. import bundled_checkpoint
 from ..parsing.tree_parser import METHODS, ParsedSentence, TreeParser
 from ..text_files import decode_lines, read_sentences
-from .shards import LINES_IN_A_SHARD, parse_in_shards
+from .shards import LINES_PER_SHARD, parse_in_shards
 
-LARGEST_CHUNK = 4096  # lines read, sorted by length and parsed together
+FIRST_CHUNK, LARGEST_CHUNK = 32, 4096  # lines that are read, sorted by length and parsed together
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
     add = parser.add_argument
-    add("sentences", nargs="*", help="sentences; - reads standard input, a sentence a line")
-    add("--file", type=Path, nargs="+", help="text files, plain or .gz, a sentence a line; with --output also .parquet")
+    add("sentences", nargs="*", help="sentences; - reads one per line from standard input")
+    add("--file", type=Path, nargs="+",
+        help="text files, plain or .gz, one sentence per line; with --output also .parquet")  # fmt: skip
     add_model_arguments(parser)
-    add("--words", action="store_true", help="lines are words already, with blanks between them, as a treebank's: each "
-        "is a leaf, whatever the tokenizer would make of it")  # fmt: skip
-    add("--pieces", action="store_true", help="trees over word pieces, not words")
-    add("--format", choices=list(FORMATS), help="brackets, JSON, SVG: a line a sentence; pretty: drawn. By default "
-        "pretty in a terminal, else brackets")  # fmt: skip
-    group = parser.add_argument_group("a corpus, in shards")
-    group.add_argument("--output", type=Path, help="folder for the shards; what is finished there is not done again")
-    group.add_argument("--shard_lines", type=int, default=LINES_IN_A_SHARD, help="lines of a shard")
-    group.add_argument("--text_column", default="text", help="of .parquet files")
-    group.add_argument("--vectors", action="store_true", help="also store the vectors of the roots, .safetensors")
+    add("--words", action="store_true",
+        help="each line is split into words at blanks, as in a treebank, and every word is a leaf")  # fmt: skip
+    add("--pieces", action="store_true", help="give trees over word pieces instead of words")
+    add("--format", choices=list(FORMATS), help="pretty draws trees; the others print one line per sentence. "
+        "Default: pretty in a terminal, else brackets")  # fmt: skip
+    group = parser.add_argument_group("parse a corpus in shards")
+    group.add_argument("--output", type=Path, help="folder for the shards; finished shards are not parsed again")
+    group.add_argument("--shard_lines", type=int, default=LINES_PER_SHARD, help="lines per shard; default: %(default)s")
+    group.add_argument("--text_column", default="text", help="column of .parquet files; default: %(default)s")
+    group.add_argument("--vectors", action="store_true", help="also store the root vectors, as .safetensors")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of all commands that parse."""
+    """Add the options that choose a model and tell it how to parse."""
     add = parser.add_argument
     add("--checkpoint", default=bundled_checkpoint(), help="folder, Hub name or bundled name; default: fast-r2d2-tiny")
-    add("--method", choices=list(METHODS), default="parser",
-        help="whose trees: the parser's; the best of the chart; of minimum risk under the chart; R2D2's")  # fmt: skip
-    add("--no_keep_words", action="store_true", help="let the parser split words, too")
-    add("--batch_tokens", type=int, default=8192, help="tokens parsed at once")
+    add("--method", choices=list(METHODS), default="parser", help="parser: the parser's trees (default); chart: the "
+        "best trees of the chart; minimum_risk: trees of minimum risk under the chart; heuristic: R2D2")  # fmt: skip
+    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
+    add("--batch_tokens", type=int, default=8192, help="tokens that are parsed together; default: %(default)s")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
 
 
 def run(options: argparse.Namespace) -> None:
-    if bool(options.file) == bool(options.sentences):
-        raise ValueError("give sentences, or --file; - reads standard input")
-    if options.output and not options.file:
-        raise ValueError("--output takes the texts of --file")
-    if options.vectors and not options.output:
-        raise ValueError("--vectors are stored with --output alone")
-    if options.device:
-        _check_device(options.device)
-    if options.shard_lines < 1:
-        raise ValueError(f"--shard_lines must be >= 1, got {options.shard_lines}")
-    for path in options.file or []:
-        if not path.is_file():
-            raise ValueError(f"--file {path} is not there")
-        if path.suffix == ".parquet" and not options.output:
-            raise ValueError(f"--file {path}: Parquet is read with --output alone")
+    """Run the command."""
+    _check(options)
     logging.disable_progress_bar()
     options.format = options.format or ("pretty" if sys.stdout.isatty() and not options.output else "brackets")
-    if hasattr(sys.stdout, "reconfigure"):
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     if options.output:
         parse_in_shards(options, load_parser, parse_lines, FORMATS[options.format])
@@ -82,14 +73,34 @@ def run(options: argparse.Namespace) -> None:
         stream(load_parser(options), lines_to_parse(options), FORMATS[options.format], options.words)
 
 
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that do not fit together, before a model is loaded."""
+    if bool(options.file) == bool(options.sentences):
+        raise ValueError("give either sentences or --file; - reads standard input")
+    if options.output and not options.file:
+        raise ValueError("--output needs --file")
+    if options.vectors and not options.output:
+        raise ValueError("--vectors needs --output")
+    if options.device:
+        _check_device(options.device)
+    if options.shard_lines < 1:
+        raise ValueError(f"--shard_lines must be >= 1, got {options.shard_lines}")
+    for path in options.file or []:
+        if not path.is_file():
+            raise ValueError(f"--file {path} does not exist")
+        if path.suffix == ".parquet" and not options.output:
+            raise ValueError(f"--file {path}: Parquet files need --output")
+
+
 def _check_device(name: str) -> None:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device {name} is not there: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"--device {name} is not available: {str(error).splitlines()[0]}") from error
 
 
 def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeParser:
+    """Load the model that the options name; ``device`` is used if they name none."""
     return TreeParser.from_pretrained(
         options.checkpoint,
         options.method,
@@ -102,6 +113,7 @@ def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeP
 
 
 def lines_to_parse(options: argparse.Namespace) -> Iterator[str]:
+    """The sentences: from files, from standard input or from the command line."""
     if options.file:
         return read_sentences(options.file)
     if options.sentences == ["-"]:
@@ -110,6 +122,7 @@ def lines_to_parse(options: argparse.Namespace) -> Iterator[str]:
 
 
 def stream(parser: TreeParser, lines: Iterable[str], write: Callable[[ParsedSentence], str], are_words: bool) -> None:
+    """Parse lines and print their trees chunk by chunk; print the speed on standard error at the end."""
     start, count = time.perf_counter(), 0
     with tqdm(unit=" sentences", delay=2, file=sys.stderr) as bar:
         for chunk in chunks(lines):
@@ -122,13 +135,14 @@ def stream(parser: TreeParser, lines: Iterable[str], write: Callable[[ParsedSent
 
 
 def parse_lines(parser: TreeParser, lines: list[str], are_words: bool) -> list[ParsedSentence]:
-    """Trees of lines of text, or of words with blanks between them."""
+    """Parse lines of text, or lines of words with blanks between them if ``are_words``."""
     return parser([line.split() for line in lines], is_split_into_words=True) if are_words else parser(lines)
 
 
 def chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of lines: short ones at first, so that something is to be seen at once."""
-    chunk, size = [], 32
+    """Lists of lines. The first lists are short, so that the first trees appear soon."""
+    chunk: list[str] = []
+    size = FIRST_CHUNK
     for line in lines:
         chunk.append(line)
         if len(chunk) == size:
@@ -139,10 +153,12 @@ def chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def as_brackets(parsed: ParsedSentence) -> str:
+    """The tree in brackets."""
     return parsed.tree.brackets(parsed.leaves)
 
 
 def as_json(parsed: ParsedSentence) -> str:
+    """A JSON object with leaves, brackets, spans and split scores."""
     row = {
         "leaves": parsed.leaves,
         "brackets": as_brackets(parsed),
@@ -153,10 +169,12 @@ def as_json(parsed: ParsedSentence) -> str:
 
 
 def as_drawing(parsed: ParsedSentence) -> str:
+    """The drawing of the tree, then its brackets."""
     return f"{parsed.draw()}\n\n{as_brackets(parsed)}\n"
 
 
 def as_svg(parsed: ParsedSentence) -> str:
+    """The picture of the tree, on one line."""
     return parsed._repr_svg_().replace("\n", "")
 
 

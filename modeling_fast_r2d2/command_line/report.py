@@ -1,9 +1,9 @@
-"""Write a report of predicted trees against gold ones: one HTML file, for a browser, without a network.
+"""Compare predicted trees with gold trees in an HTML report: one file, which a browser opens without a network.
 
     fast-r2d2 report gold.mrg --predicted mine.txt --output report.html
     fast-r2d2 report gold.mrg --output report.html          # the bundled model's trees
 
-The options of reading and comparing are those of `fast-r2d2 evaluate`.
+The options that read and compare trees are those of `fast-r2d2 evaluate`.
 """
 
 import argparse
@@ -26,18 +26,20 @@ from .evaluate import (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
     add_gold_arguments(parser)
     add_comparison_arguments(parser)
     add = parser.add_argument
-    add("--predicted", type=Path, help="file of trees, one a line; by default a model's")
-    add("--checkpoint", default=bundled_checkpoint(), help="of that model, folder or Hub name")
-    add("--method", choices=list(METHODS), default="parser", help="whose trees: parser, chart, ...")
-    add("--no_keep_words", action="store_true", help="let the model split words, too")
-    add("--output", type=Path, default=Path("report.html"), help="file to write")
-    add("--title", help="by default the names of the files")
+    add("--predicted", type=Path, help="file of predicted trees, one per line; by default a model parses the sentences")
+    add("--checkpoint", default=bundled_checkpoint(), help="the model's folder, Hub name or bundled name")
+    add("--method", choices=list(METHODS), default="parser", help="where the model's trees come from")
+    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
+    add("--output", type=Path, default=Path("report.html"), help="the file to write; default: report.html")
+    add("--title", help="the title of the report; by default the names of the files")
 
 
 def run(options: argparse.Namespace) -> None:
+    """Run the command."""
     logging.disable_progress_bar()
     gold = read_gold(options)
     if options.predicted:

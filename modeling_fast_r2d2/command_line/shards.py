@@ -1,4 +1,4 @@
-"""A corpus in shards: every process parses its share of them, and what is finished is not done again."""
+"""Parse a corpus in shards. Every process parses its share, and a later run skips finished shards."""
 
 import argparse
 import hashlib
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
@@ -17,9 +18,9 @@ from tqdm import tqdm
 from ..parsing.tree_parser import ParsedSentence, TreeParser
 from ..text_files import read_sentences, write_aside, write_text
 
-LINES_IN_A_SHARD = 100_000
+LINES_PER_SHARD = 100_000
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "svg": "svg", "pretty": "txt"}
-# What decides the output; a folder holds the shards of one such choice.
+# The options that decide the output. All shards in a folder have the same settings.
 SETTINGS = (
     "checkpoint", "method", "words", "no_keep_words", "batch_tokens", "pieces", "format", "shard_lines",
     "text_column", "vectors",
@@ -32,40 +33,47 @@ def parse_in_shards(
     parse_lines: Callable[[TreeParser, list[str], bool], list[ParsedSentence]],
     write: Callable[[ParsedSentence], str],
 ) -> None:
-    """Write ``000000.txt`` and so on into the folder ``options.output``, as many lines as the inputs have.
+    """Write ``000000.txt``, ``000001.txt``, ... into the folder ``options.output``, one line per line of input.
 
-    Shards are dealt out to the processes in turn. Each is written aside and renamed, its vectors before its trees. All
-    processes read all inputs, which takes a small part of the time of parsing them.
+    The processes take the shards in turn. A shard appears in the folder when it is complete, and its vectors appear
+    before its trees. All processes read all inputs; compared with parsing, reading takes little time.
+
+    Args:
+        options: those of ``fast-r2d2 parse``.
+        load_parser: called with the options and the process's device, in a process that has a shard to parse.
+        parse_lines: called with the parser, the lines of a shard and ``options.words``.
+        write: turns a parsed sentence into a line.
 
     Raises:
         ValueError: if the folder has shards of other inputs or settings.
     """
-    from accelerate import PartialState  # needed here alone
+    from accelerate import PartialState  # only this function needs it
 
     state = PartialState(cpu=options.device == "cpu")
     _claim(options.output, _settings(options))
-    parser, done, skipped = None, 0, 0
-    is_quiet = not state.is_main_process
-    with tqdm(unit=" sentences", disable=is_quiet, file=sys.stderr) as bar:
-        for number, lines in enumerate(_blocks(read_texts(options.file, options.text_column), options.shard_lines)):
-            if number % state.num_processes != state.process_index:
-                continue
+    parser, written, skipped = None, 0, 0
+    shards = enumerate(_blocks(read_texts(options.file, options.text_column), options.shard_lines))
+    with tqdm(unit=" sentences", disable=not state.is_main_process, file=sys.stderr) as bar:
+        for number, lines in islice(shards, state.process_index, None, state.num_processes):
             target = options.output / f"{number:06}.{SUFFIXES[options.format]}"
             if target.exists():
                 skipped += 1
                 continue
             parser = parser or load_parser(options, str(state.device))
             _write_shard(parse_lines(parser, lines, options.words), target, write, options.vectors)
-            done += 1
+            written += 1
             bar.update(len(lines))
-    print(f"process {state.process_index}: {done} shards written, {skipped} were there", file=sys.stderr)
+    print(f"process {state.process_index}: {written} shards written, {skipped} existed already", file=sys.stderr)
 
 
 def read_texts(paths: Iterable[Path], column: str) -> Iterator[str]:
-    """Lines of text files, rows of ``.parquet`` files; a line break within a row becomes a blank.
+    """Lines of text files, and rows of ``.parquet`` files. A line break within a row becomes a blank.
+
+    Args:
+        column: the column of Parquet files that has the text.
 
     Raises:
-        ValueError: for a Parquet file without the column.
+        ValueError: if a Parquet file is damaged or does not have the column.
     """
     for path in paths:
         if path.suffix != ".parquet":
@@ -81,11 +89,11 @@ def _read_parquet(path: Path, column: str) -> Iterator[str]:
     try:
         file = parquet.ParquetFile(path)
     except pyarrow.ArrowException as error:
-        raise ValueError(f"{path} is no whole Parquet file ({error})") from error
+        raise ValueError(f"{path} is not a complete Parquet file ({error})") from error
     types = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
     if types.get(column) not in ("string", "large_string"):
         raise ValueError(
-            f"{path} has no column {column!r} of text; --text_column must be one of "
+            f"{path} has no text column {column!r}; --text_column must be one of "
             f"{', '.join(name for name, kind in types.items() if kind.endswith('string'))}"
         )
     for batch in file.iter_batches(columns=[column]):
@@ -97,33 +105,36 @@ def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
         yield block
 
 
-def _write_shard(sentences: list[ParsedSentence], target: Path, write, with_vectors: bool) -> None:
+def _write_shard(
+    sentences: list[ParsedSentence], target: Path, write: Callable[[ParsedSentence], str], with_vectors: bool
+) -> None:
     if with_vectors:
-        vectors = np.stack([sentence.vector for sentence in sentences])
+        vectors = np.stack([np.asarray(sentence.vector) for sentence in sentences])
         write_aside(target.with_suffix(".safetensors"), lambda path: path.write_bytes(save({"vectors": vectors})))
     write_text(target, "".join(write(sentence) + "\n" for sentence in sentences))
-    for leftover in target.parent.glob(f".{target.stem}.*"):  # of a process that was killed
+    for leftover in target.parent.glob(f".{target.stem}.*"):  # left by a process that was killed
         leftover.unlink(missing_ok=True)
 
 
-def _settings(options: argparse.Namespace) -> dict:
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Everything that decides the output: options, input files, and the content of a checkpoint in a folder."""
     files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in options.file]
     parts = [path for path in Path(options.checkpoint).glob("*") if path.suffix in (".json", ".safetensors")]
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(parts)}
     settings = {name: getattr(options, name) for name in SETTINGS}
-    if digests:  # a folder may be called by several names
+    if digests:  # the same folder may have several paths
         del settings["checkpoint"]
     return {"files": files, **settings, "digests": digests}
 
 
-def _claim(folder: Path, settings: dict) -> None:
-    """The first process writes down the settings; the others, and later runs, must have the same."""
+def _claim(folder: Path, settings: dict[str, Any]) -> None:
+    """Record the settings in the folder, or raise a ValueError if an earlier process recorded other settings."""
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / "settings.json"
     aside = folder / f".settings.{socket.gethostname()}.{os.getpid()}.json"
     aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     try:
-        os.link(aside, record)  # fails if it is there, whoever was first
+        os.link(aside, record)  # unlike a rename, this fails if another process was faster
     except FileExistsError:
         pass
     finally:
@@ -132,6 +143,6 @@ def _claim(folder: Path, settings: dict) -> None:
     differing = [name for name in settings if earlier.get(name) != settings[name]]
     if differing:
         raise ValueError(
-            f"{folder} has shards of another run, with other {', '.join(differing)}; choose another --output, or "
-            "delete it"
+            f"{folder} has shards of a run with different {', '.join(differing)}; choose another --output, or "
+            "delete the folder"
         )

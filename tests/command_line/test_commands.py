@@ -45,7 +45,7 @@ def test_standard_input_and_the_exit_code():
     assert result.returncode == 0 and result.stdout.splitlines()[1] == "[UNK]", result.stderr
     assert "2 sentences in" in result.stderr
     result = subprocess.run([*command, "--file", "nowhere.txt"], capture_output=True, text=True)
-    assert result.returncode == 2 and result.stderr == "fast-r2d2 parse: error: --file nowhere.txt is not there\n"
+    assert result.returncode == 2 and result.stderr == "fast-r2d2 parse: error: --file nowhere.txt does not exist\n"
     latin = subprocess.run([*command, "-"], input="a\nBär\n".encode("latin-1"), capture_output=True)
     assert latin.returncode == 2 and b"standard input, line 2: not UTF-8" in latin.stderr
 
@@ -186,11 +186,11 @@ def test_checkpoints_are_runs_of_one_system(gold, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["parse"], "give sentences, or --file"),
+    (["parse"], "give either sentences or --file"),
     (["parse", "a", "--batch_tokens", "0"], "batch_tokens must be >= 1, got 0"),
-    (["parse", "a", "--device", "foo"], "--device foo is not there"),
-    (["parse", "a", "--vectors"], "--vectors are stored with --output alone"),
-    (["parse", "a", "--output", "{gold}"], "--output takes the texts of --file"),
+    (["parse", "a", "--device", "foo"], "--device foo is not available"),
+    (["parse", "a", "--vectors"], "--vectors needs --output"),
+    (["parse", "a", "--output", "{gold}"], "--output needs --file"),
     (["parse", "a", "--checkpoint", "{folder}"], "no file named model.safetensors"),
     (["parse", "--file", "{gold}", "--output", "{gold}"], "File exists"),
     (["evaluate", "nowhere.mrg"], "no treebank at 'nowhere.mrg'"),
@@ -200,9 +200,9 @@ def test_checkpoints_are_runs_of_one_system(gold, tmp_path, capsys):
     (["evaluate", "{plain}", "--systems", "left"], "a constituent has no label"),
     (["evaluate", "{gold}", "--predicted", "."], "no file of predicted trees at '.'"),
     (["evaluate", "{gold}", "--predicted", "{empty}"], "empty.txt is empty"),
-    (["evaluate", "{gold}", "--predicted", "{short}"], "1 predicted trees for 3 gold ones"),
+    (["evaluate", "{gold}", "--predicted", "{short}"], "1 predicted trees for 3 gold trees"),
     (["evaluate", "{gold}", "--predicted", "{other}"], "at word 4, 'sold' is predicted for 'bought'"),
-    (["report", "{gold}", "--predicted", "{broken}"], "broken.txt, line 1: no bracketed tree, unclosed brackets: 1"),
+    (["report", "{gold}", "--predicted", "{broken}"], "broken.txt, line 1: not a bracketed tree: unclosed brackets: 1"),
 ])  # fmt: skip
 def test_bad_input_ends_with_one_line(gold, tmp_path, capsys, arguments, message):
     files = {
@@ -246,4 +246,4 @@ def test_punctuation_is_shown_and_not_scored(tmp_path, capsys, granularity):
     assert (0, first) in tree.spans and {(0, second), (first + 1, tree.num_leaves - 1)} & tree.spans
     with pytest.raises(SystemExit):
         main(["evaluate", str(tmp_path / "gold.mrg"), "--as_written", "--keep_punctuation"])
-    assert "--as_written leaves punctuation out" in capsys.readouterr().err
+    assert "--as_written removes punctuation before scoring" in capsys.readouterr().err

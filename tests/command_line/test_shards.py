@@ -90,7 +90,7 @@ def test_what_is_finished_is_not_done_again_and_what_is_missing_is(corpus, by_on
     missing.unlink()
     (by_one / ".000003.99.txt").write_text("half a shard")
     main(arguments(corpus, by_one, "--vectors"))
-    assert "1 shards written, 28 were there" in capsys.readouterr().err
+    assert "1 shards written, 28 existed already" in capsys.readouterr().err
     assert text_of(by_one) == whole and not list(by_one.glob(".0*"))
 
 
@@ -98,14 +98,14 @@ def test_a_folder_of_other_settings_is_refused(corpus, by_one, capsys):
     for more, names in ((["--format", "jsonl", "--vectors"], "format"), ([], "vectors")):
         with pytest.raises(SystemExit):
             main(arguments(corpus, by_one, *more))
-        assert f"has shards of another run, with other {names}; choose" in capsys.readouterr().err
+        assert f"has shards of a run with different {names}; choose" in capsys.readouterr().err
     assert json.loads((by_one / "settings.json").read_text())["shard_lines"] == 7
 
 
 def test_a_column_that_is_not_there_is_refused(corpus, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(arguments(corpus[1:], tmp_path, "--text_column", "sentence"))
-    assert "has no column 'sentence' of text; --text_column must be one of text" in capsys.readouterr().err
+    assert "has no text column 'sentence'; --text_column must be one of text" in capsys.readouterr().err
 
 
 def test_other_texts_and_damaged_files_are_refused(corpus, tmp_path, capsys):
@@ -115,8 +115,8 @@ def test_other_texts_and_damaged_files_are_refused(corpus, tmp_path, capsys):
     text.write_text("x y z\n")
     (tmp_path / "bad.parquet").write_text("no Parquet")
     for files, message in (
-        ([text], "with other files"),
-        ([tmp_path / "bad.parquet"], "bad.parquet is no whole Parquet"),
+        ([text], "with different files"),
+        ([tmp_path / "bad.parquet"], "bad.parquet is not a complete Parquet"),
     ):
         with pytest.raises(SystemExit):
             main(arguments(files, tmp_path / ("out" if files == [text] else "new")))
