@@ -1,11 +1,11 @@
-"""Trees from raw text, measured against treebanks: readers, metrics, baselines and tables."""
+"""Grammar induction: treebank readers, metrics, baselines and tables to evaluate trees from raw text."""
 
 from pathlib import Path
 
 from .alignment import align
 from .labelled_trees import Constituent, LabelledTree, from_spans, parse_brackets
 from .metrics import Scores, chain_shares, inner_spans, proper_noun_chunks, score_trees
-from .treebanks import Preprocessing, read_predicted_trees, read_treebank
+from .treebanks import TreebankPreprocessing, read_predicted_trees, read_treebank
 
 UNLABELED_F1 = str(Path(__file__).with_name("unlabeled_f1.py"))  # for evaluate.load
 
@@ -13,7 +13,7 @@ __all__ = [
     "UNLABELED_F1",
     "Constituent",
     "LabelledTree",
-    "Preprocessing",
+    "TreebankPreprocessing",
     "Scores",
     "align",
     "chain_shares",

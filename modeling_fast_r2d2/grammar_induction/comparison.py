@@ -1,4 +1,4 @@
-"""Systems side by side: what each scores, over runs with several seeds, as text, Markdown, CSV and JSON."""
+"""Tables of the scores of several systems, each run with one or more seeds, as text, Markdown, CSV and JSON."""
 
 import csv
 import io
@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from ..text_files import write_text
 from .metrics import Scores
@@ -16,18 +17,26 @@ LABELS = ("NP", "VP", "PP", "SBAR", "ADJP", "ADVP", "QP", "WD", "NNP chunk")
 
 @dataclass(frozen=True)
 class Result:
-    """What a system scored, once for each checkpoint or seed."""
+    """The scores of a system.
+
+    Attributes:
+        system: its name.
+        runs: one entry per checkpoint or seed.
+    """
 
     system: str
     runs: list[Scores]
 
-    def figures(self) -> dict[str, float | int | str | None]:
-        """By name, in the order of a table; means over runs, 0 ... 100. The interval is that of a single run's
-        sentences, the deviation that between runs."""
+    def figures(self) -> dict[str, Any]:
+        """The columns of a table: the name of the system, counts, and scores from 0 to 100, which are means over runs.
+
+        A system with one run has a confidence interval over its sentences; a system with several runs has a standard
+        deviation over the runs. The other figure is None.
+        """
         f1s = [run.sentence_f1 for run in self.runs]
         is_one = len(self.runs) == 1
         low, high = self.runs[0].confidence_interval() if is_one else (None, None)
-        figures = {
+        figures: dict[str, Any] = {
             "system": self.system,
             "runs": len(f1s),
             "sentence_f1": mean(f1s),
@@ -41,13 +50,13 @@ class Result:
         return figures | {"sentences": len(self.runs[0].rows)}
 
     def recalls(self) -> dict[str, tuple[float, int]]:
-        """For each label that the gold trees have the recall, 0 ... 100, and the number of constituents."""
+        """For each label of the gold trees: the recall, from 0 to 100, and the number of its constituents."""
         totals = {label: total for run in self.runs for label, (_, total) in run.labels.items()}
-        having = {label: [run for run in self.runs if label in run.labels] for label in totals}
-        return {label: (mean(run.recall(label) for run in having[label]), total) for label, total in totals.items()}
+        with_label = {label: [run for run in self.runs if label in run.labels] for label in totals}
+        return {label: (mean(run.recall(label) for run in with_label[label]), total) for label, total in totals.items()}
 
     def by_length(self) -> dict[str, tuple[float, int]]:
-        """For each range of lengths the sentence F1 and the number of sentences."""
+        """For each range of sentence lengths: sentence F1, from 0 to 100, and the number of sentences."""
         rows = [run.by_length() for run in self.runs]
         return {name: (mean(row[name][0] for row in rows), count) for name, (_, count) in rows[0].items()}
 
@@ -56,33 +65,34 @@ Table = list[list[str]]
 
 
 def overview(results: list[Result]) -> Table:
-    """A row a system: F1 with its uncertainty, and recall of the labels of the paper's Table 2."""
+    """One row per system: F1 with its uncertainty, and recall of the labels in the paper's Table 2."""
     labels = [label for label in LABELS if any(label in result.recalls() for result in results)]
     head = ["system", "sentence F1", "corpus F1", "strict F1", "script F1", *labels]
     return [head, *([*_f1_cells(result), *_recall_cells(result, labels)] for result in results)]
 
 
 def lengths(results: list[Result]) -> Table:
-    """A row a system: sentence F1 by number of words; the number of sentences in the head."""
+    """One row per system: sentence F1 by sentence length in words. The head has the number of sentences in brackets."""
     buckets = results[0].by_length()
     head = ["system", *(f"{name} ({count})" for name, (_, count) in buckets.items())]
     return [head, *([result.system, *(_number(f1) for f1, _ in result.by_length().values())] for result in results)]
 
 
 def as_text(table: Table) -> str:
-    """Columns for the terminal."""
+    """The table for a terminal, in aligned columns."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     rows = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
     return "\n".join([rows[0], "-" * len(rows[0]), *rows[1:]])
 
 
 def as_markdown(table: Table) -> str:
+    """The table in Markdown."""
     rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in table]
     return "\n".join([rows[0], "| --- |" + " ---: |" * (len(table[0]) - 1), *rows[1:]])
 
 
-def write_results(results: list[Result], folder: Path, settings: dict) -> None:
-    """``results.json`` with all there is, ``results.md`` and ``results.csv``."""
+def write_results(results: list[Result], folder: Path, settings: dict[str, Any]) -> None:
+    """Write ``results.json``, which has all figures and the settings, ``results.md`` and ``results.csv``."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = {
         "settings": settings,
@@ -100,8 +110,8 @@ def write_results(results: list[Result], folder: Path, settings: dict) -> None:
         write_text(folder / f"results.{name}", written)
 
 
-def _without_nan(value):
-    """JSON has no NaN: what cannot be said is null."""
+def _without_nan(value: Any) -> Any:
+    """Replace NaN by None, since JSON has null but no NaN."""
     if isinstance(value, dict):
         return {name: _without_nan(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

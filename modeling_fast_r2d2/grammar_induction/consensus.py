@@ -1,10 +1,11 @@
-"""One tree of many: spans' posteriors, averaged over parsers, and the tree of minimum risk under them.
+"""One tree from many: the posteriors of spans, averaged over parsers, and the tree of minimum risk under them.
 
-A tree is worth the sum of its spans' posteriors, so that the best is expected to share most constituents with a tree
-drawn from one of the parsers (Goodman, 1996, cmp-lg/9605013; of several systems: Shayegh et al., 2024, 2310.01717).
+The value of a tree is the sum of its spans' posteriors. The tree of the greatest value shares the most constituents, in
+expectation, with a tree drawn from one of the parsers (Goodman, 1996, cmp-lg/9605013; for several systems: Shayegh et
+al., 2024, 2310.01717).
 
-Posteriors are ``(batch, num_words, num_words + 1)`` float: at ``[row, first, width]`` the probability that the words
-``first ... first + width - 1`` are a constituent; 0 for widths below 2.
+Posteriors are ``(batch, num_words, num_words + 1)`` float: ``[row, first, width]`` is the probability that the words
+``first ... first + width - 1`` are a constituent. It is 0 for widths below 2.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,19 @@ from .labelled_trees import Span
 
 
 def span_posteriors(split_scores: Tensor, lengths: Tensor) -> Tensor:
-    """Of the trees that a parser draws: from the top down, a span splits by the softmax of its split points' scores.
+    """Posteriors of a parser's spans. It draws trees from the top down: a span splits at one of its split points,
+    with the softmax of their scores as probabilities.
 
     Args:
-        split_scores: ``(batch, num_words - 1)``, between words.
-        lengths: ``(batch,)`` long, words of each sentence, at least 1.
+        split_scores: ``(batch, num_words - 1)`` float, the scores of the split points between words.
+        lengths: ``(batch,)`` long, the number of words of each sentence, at least 1.
+
+    Returns:
+        Posteriors, in the dtype of ``split_scores``.
     """
     batch, size = split_scores.shape[0], split_scores.shape[1] + 1
     by_first = split_scores.new_zeros(batch, size, size + 1)
-    by_last = torch.zeros_like(by_first)  # the same spans, by their last word
+    by_last = torch.zeros_like(by_first)  # the same spans, indexed by their last word
     by_first[torch.arange(batch), 0, lengths] = 1
     for width in range(size, 1, -1):
         starts = size - width + 1
@@ -38,7 +43,15 @@ def span_posteriors(split_scores: Tensor, lengths: Tensor) -> Tensor:
 
 
 def tree_posteriors(trees: Sequence[Sequence[Span]], num_words: int) -> Tensor:
-    """Of trees that are certain: 1 for their spans of two or more words, given by first and last word."""
+    """Posteriors of trees that are certain: 1 for each of their spans, 0 for all others.
+
+    Args:
+        trees: for each sentence the spans of its tree, as first and last word, inclusive.
+        num_words: the number of words of the longest sentence.
+
+    Returns:
+        Posteriors, float32.
+    """
     posteriors = torch.zeros(len(trees), num_words, num_words + 1)
     for row, spans in enumerate(trees):
         for first, last in spans:
@@ -47,18 +60,19 @@ def tree_posteriors(trees: Sequence[Sequence[Span]], num_words: int) -> Tensor:
 
 
 def minimum_risk_trees(posteriors: Tensor, lengths: Tensor) -> Tensor:
-    """The binary trees with the greatest sums of posteriors; of equals, that which splits further left at the top.
+    """The binary trees with the greatest sums of posteriors. Of equal trees, the one that splits further left wins.
 
     Args:
-        lengths: ``(batch,)`` long.
+        posteriors: of any device; the result is on the CPU.
+        lengths: ``(batch,)`` long, the number of words of each sentence.
 
     Returns:
         ``(batch, num_words - 1, 2)`` long: for each split point, the first and last word of the constituent that splits
         there; -1 past the sentence.
     """
     batch, size = posteriors.shape[:2]
-    by_first, by_last = torch.zeros_like(posteriors), torch.zeros_like(posteriors)  # worth of the best trees
-    choices = [torch.empty(0)] * (size + 1)  # by width: (batch, starts), words of the left part less 1
+    by_first, by_last = torch.zeros_like(posteriors), torch.zeros_like(posteriors)  # values of the best trees
+    choices = [torch.empty(0)] * (size + 1)  # for each width (batch, starts): the words of the left part, minus 1
     for width in range(2, size + 1):
         starts = size - width + 1
         below = by_first[:, :starts, 1:width] + by_last[:, width - 1 :, 1:width].flip(-1)

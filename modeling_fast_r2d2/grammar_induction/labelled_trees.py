@@ -1,4 +1,4 @@
-"""Trees of any arity with labels, as treebanks have them and as any parser may predict them."""
+"""Labelled trees of any arity, from treebanks and from parsers."""
 
 import re
 import unicodedata
@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..punctuation import as_character
-from ..trees import escaped
-
-Span = tuple[int, int]
+from ..trees import Span, escaped
 
 TRACE_TAGS = frozenset({"-NONE-"})
-# What the Penn and the Chinese Treebank tag as punctuation, and currency signs, which the field leaves out with it.
+# Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well.
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU"})
 
 
 class Constituent(NamedTuple):
-    """``first`` and ``last`` leaf, inclusive, at least two of them."""
+    """A constituent of at least two leaves; ``first`` and ``last`` are its outer leaves, inclusive."""
 
     first: int
     last: int
@@ -30,12 +28,12 @@ class LabelledTree:
 
     Attributes:
         words: the leaves.
-        tags: one a leaf, empty where a tree has none.
-        constituents: those of two or more leaves, children before parents and left before right. A unary chain gives
-            one for each of its labels.
-        parents: for each leaf a number that leaves below the same bracket share.
-        place: where the tree comes from, for messages.
-        word_ids: for leaves that are pieces of words, the number of each one's word, where that is known.
+        tags: one per leaf; empty strings if the tree has no tags.
+        constituents: those of two or more leaves, children before parents and left before right. A unary chain is one
+            constituent per label.
+        parents: a number per leaf; leaves directly below the same bracket share it.
+        place: the source of the tree, for messages.
+        word_ids: if the leaves are pieces of words, the word number of each leaf, or None if it is not known.
     """
 
     words: tuple[str, ...]
@@ -51,13 +49,15 @@ class LabelledTree:
 
     @property
     def spans(self) -> frozenset[Span]:
-        """Without labels; the whole sentence among them, if the tree has a bracket around it."""
+        """The spans of the constituents. The whole sentence is one of them if the tree has a bracket around it."""
         return frozenset((first, last) for first, last, _ in self.constituents)
 
     def brackets(self) -> str:
-        """Such as ``(S (NP (DT the) (NN cat)) (VP (VBZ sleeps)))``; what has no label or tag is an ``X``. Single-word
-        constituents are not among those kept, and words with blanks or brackets are escaped. A tree without words is a
-        trace, which readers leave out again."""
+        """The tree as a string, such as ``(S (NP (DT the) (NN cat)) (VBZ sleeps))``.
+
+        ``X`` stands for a missing label or tag. Constituents of a single word are not written, and words with blanks or
+        brackets are escaped. A tree without words is written as a trace, which readers of treebanks remove again.
+        """
         if not self.words:
             return "(-NONE- *)"
         opened: list[list[str]] = [[] for _ in self.words]
@@ -70,10 +70,10 @@ class LabelledTree:
         return " ".join("".join(reversed(labels)) + leaf + ")" * ends for labels, leaf, ends in rows)
 
     def expand(self, pieces: Sequence[Sequence[str]]) -> "LabelledTree":
-        """Every word becomes a constituent, labelled ``WD``, of its pieces (paper, Section 4.1.1).
+        """Turn every word into a constituent over its pieces, with the label ``WD`` (paper, Section 4.1.1).
 
         Args:
-            pieces: the pieces of each word, at least one. A word of one piece stays a leaf.
+            pieces: the pieces of each word, at least one per word. A word of one piece stays a leaf.
         """
         starts = [0]
         for word_pieces in pieces:
@@ -95,10 +95,11 @@ class LabelledTree:
         )
 
     def to_words(self, word_ids: Sequence[int], words: Sequence[str]) -> "LabelledTree":
-        """The tree over words of one over their pieces: constituents that begin and end with a word stay.
+        """The tree over words, from this tree over their pieces. It keeps the constituents of two or more whole words.
 
         Args:
-            word_ids: for each leaf the number of its word, from 0, never decreasing.
+            word_ids: the word number of each leaf, from 0, never decreasing.
+            words: the text of each word.
         """
         begins = {leaf for leaf in range(len(word_ids) + 1) if leaf in (0, len(word_ids))}
         begins |= {leaf for leaf in range(1, len(word_ids)) if word_ids[leaf] != word_ids[leaf - 1]}
@@ -108,14 +109,23 @@ class LabelledTree:
             if i in begins and j + 1 in begins and word_ids[i] != word_ids[j]
         ]
         first_leaf = [leaf for leaf in range(len(word_ids)) if leaf in begins]
-        tags, parents = ([row[leaf] for leaf in first_leaf] for row in (self.tags, self.parents))
-        return LabelledTree(tuple(words), tuple(tags), tuple(kept), tuple(parents), self.place)
+        tags, parents = (
+            tuple(self.tags[leaf] for leaf in first_leaf),
+            tuple(self.parents[leaf] for leaf in first_leaf),
+        )
+        return LabelledTree(tuple(words), tags, tuple(kept), parents, self.place)
 
 
 def from_spans(
     words: Sequence[str], spans: Iterable[Span], place: str = "", word_ids: Sequence[int] | None = None
 ) -> LabelledTree:
-    """A tree without labels; spans of one leaf and repeated ones are left out."""
+    """Make a tree without labels or tags.
+
+    Args:
+        words: the leaves.
+        spans: as first and last leaf, inclusive. Repeated spans, and spans of one leaf, are ignored.
+        place, word_ids: as for `LabelledTree`.
+    """
     ordered = sorted({span for span in spans if span[0] < span[1]}, key=lambda span: (span[1], -span[0]))
     constituents = tuple(Constituent(first, last, "") for first, last in ordered)
     leaves = tuple(words), ("",) * len(words), constituents, tuple(range(len(words)))
@@ -125,14 +135,17 @@ def from_spans(
 def parse_brackets(
     text: str, removed_tags: frozenset[str] = frozenset(), has_labels: bool = True, place: str = ""
 ) -> LabelledTree:
-    """A tree from a bracketed string, read from left to right without recursion.
+    """Read a tree from a bracketed string, without recursion.
 
     Args:
-        removed_tags: leaves so tagged are left out, and with them constituents that have no other leaf.
-        has_labels: ``(NP (DT the) (NN cat))``; otherwise every token is a word, ``((the cat) (sat down))``.
+        text: the string.
+        removed_tags: leaves with these tags are left out, and so are constituents that have no other leaf.
+        has_labels: whether the first token of a bracket is a label, as in ``(NP (DT the) (NN cat))``. Otherwise every
+            token is a word, as in ``((the cat) (sat down))``.
+        place: the source of the string, for messages.
 
     Raises:
-        ValueError: naming ``place``, for what is not one balanced tree.
+        ValueError: if the string is not one balanced tree; the message names ``place``.
     """
     return _Reader(removed_tags, has_labels, place or f"{text[:60]!r}").read(text)
 
@@ -141,12 +154,14 @@ def parse_brackets(
 class _Bracket:
     number: int
     label: str
-    first: int  # the first of its leaves
-    children: int = 0
+    first: int  # its first leaf
+    children: int = 0  # leaves and brackets directly below it
     has_word: bool = False
 
 
 class _Reader:
+    """Builds a tree from the tokens of its string, from left to right."""
+
     def __init__(self, removed_tags: frozenset[str], has_labels: bool, place: str):
         self.removed_tags, self.has_labels, self.place = removed_tags, has_labels, place
         self.words: list[str] = []
@@ -158,7 +173,7 @@ class _Reader:
 
     def read(self, text: str) -> LabelledTree:
         previous, finished = "", False
-        for token in re.findall(r"[()]|[^() \t\r\n\f\v]+", text):  # other blanks may stand in words
+        for token in re.findall(r"[()]|[^() \t\r\n\f\v]+", text):  # other kinds of blanks may be part of a word
             if finished:
                 self.refuse(f"{token!r} after the tree has ended")
             if token == "(":
@@ -190,7 +205,7 @@ class _Reader:
 
     def close(self, previous: str) -> None:
         if not self.open:
-            self.refuse(f"a ')' too many after {' '.join(self.words[-3:])!r}")
+            self.refuse(f"one ')' too many after {' '.join(self.words[-3:])!r}")
         if previous == "(" or (self.has_labels and not self.open[-1].children):
             self.refuse(f"a bracket without children after {' '.join(self.words[-3:])!r}")
         bracket = self.open.pop()
@@ -209,19 +224,20 @@ class _Reader:
             self.parents[-1] = self.open[-1].number if self.open else 0
 
     def refuse(self, problem: str) -> None:
-        raise ValueError(f"{self.place}: no bracketed tree, {problem}")
+        raise ValueError(f"{self.place}: not a bracketed tree: {problem}")
 
 
 def plain_label(label: str) -> str:
-    """Without function tags and indices: ``NP`` of ``NP-SBJ-1``, ``NP=2`` and ``NP|PRN``."""
+    """The label without function tags and indices: ``NP`` for ``NP-SBJ-1``, ``NP=2`` and ``NP|PRN``."""
     return re.split(r"[-=|]", label)[0] or label
 
 
 def spelling(word: str) -> str:
-    """What is compared of two leaves: no case, no accents, no backslash before ``/``, brackets as characters, blanks as
-    ``_``."""
-    plain = re.sub(r"\s", "_", word.casefold().replace("\\", ""))
-    plain = as_character(plain)
+    """A spelling by which leaves of different sources are compared.
+
+    It has no case, accents and backslashes; ``-LRB-`` and the like become brackets, and blanks become ``_``.
+    """
+    plain = as_character(re.sub(r"\s", "_", word.casefold().replace("\\", "")))
     if plain.isascii():
         return plain
     return "".join(c for c in unicodedata.normalize("NFKD", plain) if unicodedata.category(c) not in ("Mn", "Cc", "Cf"))

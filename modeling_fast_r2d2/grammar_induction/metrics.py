@@ -1,4 +1,4 @@
-"""Unlabeled F1 of trees against gold trees, in the convention of the field and strictly, and recall by label."""
+"""Unlabeled F1 of trees against gold trees, by three conventions, and recall by label."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,27 +10,27 @@ import numpy as np
 from .alignment import align
 from .labelled_trees import LabelledTree, Span
 
-PROPER_NOUN_TAGS = frozenset({"NNP", "NR"})  # of the Penn and the Chinese Treebank
-LENGTHS = (10, 20, 30, 40)
+PROPER_NOUN_TAGS = frozenset({"NNP", "NR"})  # in the Penn and the Chinese Treebank
+LENGTHS = (10, 20, 30, 40)  # words; the upper ends of the ranges for F1 by length
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Of the sentences of two or more words; the span of the whole sentence never counts.
+    """Scores over the sentences of two or more words. The span of a whole sentence never counts.
 
-    ``sentence_f1`` and ``corpus_f1`` are in the convention of ``compare_trees.py`` of harvardnlp's compound-pcfg
-    (Kim et al., 2019): where no gold span is left recall is 1, and precision too if none was predicted. Strictly,
-    such sentences, in which there is nothing to find, are not averaged. The script itself, of a unary chain around
-    the whole sentence, leaves out the outermost constituent alone, so that a binary tree misses the others: the
-    ``script_`` figures do that too.
+    ``sentence_f1`` and ``corpus_f1`` follow the convention of ``compare_trees.py`` in harvardnlp's compound-pcfg (Kim
+    et al., 2019): if a sentence has no other gold span, its recall is 1, and its precision is 1 if no other span was
+    predicted. ``strict_sentence_f1`` leaves such sentences out of the mean. The ``script_`` figures count exactly as
+    the script does: of a unary chain around the whole sentence, it removes only the outermost constituent, so that a
+    binary tree misses the others.
 
     Attributes:
-        rows: ``(sentences,)`` long, the places of these sentences among those given.
-        lengths: ``(sentences,)`` long, in gold words.
-        counts: ``(sentences, 3)`` long: spans shared, predicted and gold.
-        script_counts: the same, as the script counts.
-        labels: for each label, how many of its gold constituents were predicted, and how many there are; ``WD`` words
-            of several pieces, ``NNP chunk`` adjacent proper nouns (paper, Table 2).
+        rows: ``(sentences,)`` long, the numbers of these sentences among the given ones.
+        lengths: ``(sentences,)`` long, the number of gold words.
+        counts: ``(sentences, 3)`` long, the numbers of shared, predicted and gold spans.
+        script_counts: the same numbers as the script counts them.
+        labels: for each label, how many of its gold constituents were predicted, and how many there are. The label
+            ``WD`` stands for words of several pieces, ``NNP chunk`` for adjacent proper nouns (paper, Table 2).
     """
 
     rows: np.ndarray
@@ -41,41 +41,49 @@ class Scores:
 
     @cached_property
     def sentence_f1s(self) -> np.ndarray:
-        """``(sentences,)`` float, 0 ... 100."""
+        """``(sentences,)`` float64, F1 of each sentence, from 0 to 100."""
         return _f1_of_each(self.counts)
 
     @property
     def sentence_f1(self) -> float:
-        """Mean over sentences, 0 ... 100: the figure that papers give."""
+        """Mean F1 over sentences, from 0 to 100: the figure that papers report."""
         return float(self.sentence_f1s.mean())
 
     @property
     def corpus_f1(self) -> float:
-        """Of all spans together, 0 ... 100."""
+        """F1 over all spans of all sentences together, from 0 to 100."""
         return _f1_of_all(self.counts)
 
     @property
     def strict_sentence_f1(self) -> float:
-        """Mean over the sentences that have a gold span; NaN if none has."""
+        """Mean F1 over the sentences that have a gold span, from 0 to 100; NaN if there is none."""
         scored = self.sentence_f1s[self.counts[:, 2] > 0]
         return float(scored.mean()) if len(scored) else float("nan")
 
     @property
     def script_sentence_f1(self) -> float:
+        """Mean F1 over sentences as the script counts, from 0 to 100."""
         return float(_f1_of_each(self.script_counts).mean())
 
     @property
     def script_corpus_f1(self) -> float:
+        """F1 over all spans together as the script counts, from 0 to 100."""
         return _f1_of_all(self.script_counts)
 
     def recall(self, label: str) -> float:
-        """Of the gold constituents of a label, 0 ... 100; NaN where there is none."""
+        """Recall of the gold constituents with a label, from 0 to 100; NaN if there is none."""
         found, total = self.labels.get(label, (0, 0))
         return 100 * found / total if total else float("nan")
 
     def by_length(self, upper: Sequence[int] = LENGTHS) -> dict[str, tuple[float, int]]:
-        """Sentence F1 and number of sentences of up to each number of words, such as ``11-20``; empty ones are left
-        out."""
+        """Sentence F1, from 0 to 100, and the number of sentences for each range of lengths that has sentences.
+
+        Args:
+            upper: the upper ends of the ranges, in words, increasing.
+
+        Returns:
+            The figures by the names of the ranges, such as ``11-20`` and ``over 40``.
+        """
         edges = [1, *upper, np.iinfo(np.int64).max]
         buckets = {}
         for low, high in zip(edges, edges[1:], strict=False):
@@ -86,7 +94,16 @@ class Scores:
         return buckets
 
     def confidence_interval(self, level: float = 0.95, samples: int = 1000, seed: int = 0) -> tuple[float, float]:
-        """Of sentence F1, by bootstrap: sentences drawn with replacement, percentiles of the means."""
+        """A bootstrap interval for sentence F1: percentiles of its value on samples drawn with replacement.
+
+        Args:
+            level: the share of samples within the interval, between 0 and 1.
+            samples: the number of samples; each has as many sentences as there are.
+            seed: of the random draws.
+
+        Returns:
+            The lower and the upper end, from 0 to 100.
+        """
         random = np.random.default_rng(seed)
         count = len(self.rows)
         means = [self.sentence_f1s[random.integers(count, size=count)].mean() for _ in range(samples)]
@@ -101,14 +118,15 @@ def score_trees(
     max_length: int | None = None,
     proper_noun_tags: frozenset[str] = PROPER_NOUN_TAGS,
 ) -> Scores:
-    """Compare trees, which need not be binary.
+    """Score predicted trees against gold trees. Neither need be binary.
 
     Args:
-        predicted, gold, granularity: as for `align`.
-        max_length: leave out sentences of more gold words.
+        predicted, gold, granularity: as for `align`, with the same errors.
+        max_length: score only sentences of at most this number of gold words; None scores all.
+        proper_noun_tags: the tags of the words that form an ``NNP chunk``.
 
     Raises:
-        ValueError: as `align`; and if no sentence of two or more words is left.
+        ValueError: if ``max_length`` is below 2, or if there is no sentence of two or more words to score.
     """
     predicted, expected = align(predicted, gold, granularity)
     if max_length is not None and max_length < 2:
@@ -119,30 +137,35 @@ def score_trees(
         raise ValueError("no gold tree of two or more words to score")
     pairs = [(predicted[row], expected[row]) for row in rows]
     labels = [_label_hits(tree, gold_tree, proper_noun_tags) for tree, gold_tree in pairs]
-    found, total = (sum((hits[part] for hits in labels), Counter()) for part in (0, 1))
+    found: Counter[str] = sum((hits for hits, _ in labels), Counter())
+    total: Counter[str] = sum((wanted for _, wanted in labels), Counter())
     return Scores(
         rows=np.array(rows),
         lengths=np.array([gold[row].num_leaves for row in rows]),
         counts=np.array([_counts(inner_spans(tree), inner_spans(gold_tree)) for tree, gold_tree in pairs]),
-        script_counts=np.array([_counts(_but_last(tree), _but_last(gold_tree)) for tree, gold_tree in pairs]),
+        script_counts=np.array(
+            [_counts(_without_outermost(tree), _without_outermost(gold_tree)) for tree, gold_tree in pairs]
+        ),
         labels={label: (found[label], count) for label, count in total.most_common()},
     )
 
 
 def inner_spans(tree: LabelledTree) -> frozenset[Span]:
-    """All spans but that of the whole sentence."""
+    """All spans except that of the whole sentence."""
     return tree.spans - {(0, tree.num_leaves - 1)}
 
 
 def chain_shares(trees: Iterable[LabelledTree]) -> tuple[float, float]:
-    """How much of some trees is a chain: of all spans but single words and whole sentences, taken together, the share
-    that ends with a sentence's last word, and the share that begins with its first.
+    """Measure how close trees are to chains.
 
-    A chain to the right has ``(1.0, 0.0)``, one to the left ``(0.0, 1.0)``. Binary trees split uniformly at random have
-    about as much of both. Neither says whether trees are good, but a model on its way into a chain shows it here first.
+    The spans of all trees count together, except single words and whole sentences. The right share is the share of
+    spans that end with the last word of their sentence, the left share that of spans that begin with the first word. A
+    right-branching tree has ``(1.0, 0.0)``, a left-branching one ``(0.0, 1.0)``; for random binary trees both shares
+    are about equal. The shares do not tell whether trees are good, but they show early that a model collapses into a
+    chain.
 
     Returns:
-        Right and left share, 0 ... 1; NaN twice where no tree has such a span.
+        The right and the left share, from 0 to 1; both are NaN if no tree has such a span.
     """
     spans = [(first, last == tree.num_leaves - 1) for tree in trees for first, last in inner_spans(tree)]
     if not spans:
@@ -151,8 +174,10 @@ def chain_shares(trees: Iterable[LabelledTree]) -> tuple[float, float]:
 
 
 def proper_noun_chunks(tree: LabelledTree, tags: frozenset[str] = PROPER_NOUN_TAGS) -> set[Span]:
-    """Two or more adjacent leaves with such a tag below the same bracket, as far as they reach (paper, Table 2)."""
-    chunks, start = set(), 0
+    """Maximal spans of two or more adjacent leaves that have one of the tags and stand below the same bracket (paper,
+    Table 2)."""
+    chunks: set[Span] = set()
+    start = 0
     keys = [parent if tag in tags else -1 for tag, parent in zip(tree.tags, tree.parents, strict=True)]
     for end in range(1, len(keys) + 1):
         if end == len(keys) or keys[end] != keys[start]:
@@ -162,7 +187,7 @@ def proper_noun_chunks(tree: LabelledTree, tags: frozenset[str] = PROPER_NOUN_TA
     return chunks
 
 
-def _but_last(tree: LabelledTree) -> frozenset[Span]:
+def _without_outermost(tree: LabelledTree) -> frozenset[Span]:
     return frozenset((first, last) for first, last, _ in tree.constituents[:-1])  # the outermost is the last
 
 
@@ -170,7 +195,8 @@ def _counts(predicted: frozenset[Span], gold: frozenset[Span]) -> tuple[int, int
     return len(predicted & gold), len(predicted), len(gold)
 
 
-def _label_hits(tree: LabelledTree, gold: LabelledTree, tags: frozenset[str]) -> tuple[Counter, Counter]:
+def _label_hits(tree: LabelledTree, gold: LabelledTree, tags: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
+    """By label: how many gold constituents were predicted, and how many there are."""
     whole = (0, gold.num_leaves - 1)
     wanted = {(label, (first, last)) for first, last, label in gold.constituents}
     wanted |= {("NNP chunk", chunk) for chunk in proper_noun_chunks(gold, tags)}

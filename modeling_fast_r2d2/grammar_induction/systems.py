@@ -1,4 +1,4 @@
-"""Systems that give trees to sentences: models, baselines without one, and the best that a binary tree could do."""
+"""Systems that give trees to sentences: models, baselines without a model, and the best possible binary trees."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -14,14 +14,16 @@ BASELINES = ("left", "right", "balanced", "random")
 
 
 def baseline_trees(sentences: Sequence[LabelledTree], name: str, seed: int = 0) -> list[LabelledTree]:
-    """Binary trees that look at nothing but the number of leaves.
+    """Binary trees that depend only on the number of leaves.
 
     Args:
-        name: ``"left"`` or ``"right"`` branching, ``"balanced"`` (halved again and again, the left half larger), or
-            ``"random"``, where every span splits at a point drawn uniformly.
+        sentences: trees whose leaves are used.
+        name: ``"left"`` or ``"right"`` branching, ``"balanced"`` (every span splits in the middle; if that is not
+            possible, the left half is larger), or ``"random"`` (every span splits at a point drawn uniformly).
+        seed: of the random trees.
 
     Raises:
-        ValueError: for another name.
+        ValueError: if the name is unknown.
     """
     generator = random.Random(seed)
     choose: dict[str, Callable[[int, int], int]] = {
@@ -36,8 +38,8 @@ def baseline_trees(sentences: Sequence[LabelledTree], name: str, seed: int = 0) 
 
 
 def best_binary_trees(gold: Sequence[LabelledTree]) -> list[LabelledTree]:
-    """Binary trees with all gold constituents: no binary tree has a higher F1. What a gold tree leaves open branches
-    to the right."""
+    """Binary trees with all gold constituents; no binary tree has a higher F1. A gold constituent with more than two
+    children branches to the right."""
     return [_with_spans(tree, _binarised(tree)) for tree in gold]
 
 
@@ -48,40 +50,44 @@ def model_trees(
     progress: Callable[[int], object] = lambda count: None,
     written: Sequence[LabelledTree] | None = None,
 ) -> list[LabelledTree]:
-    """Trees by a model over the words of the sentences, or over their pieces if it parses those.
+    """Trees of a model over the words of the sentences, or over their pieces if the parser has ``pieces``.
 
     Args:
-        written: the same sentences with their punctuation, which the parser is to see; it is left out of the trees.
-        chunk: sentences given to the parser at once.
-        progress: called with the number of sentences after every chunk.
+        parser: the model's parser.
+        sentences: trees whose words are parsed.
+        chunk: the number of sentences that are given to the parser together.
+        progress: called after each chunk with its number of sentences.
+        written: the same sentences with punctuation. If given, the parser sees these, and the punctuation is removed
+            from its trees.
     """
     if written is not None:
         trees = model_trees(parser, written, chunk, progress)
         return [without_punctuation(tree, shown.tags) for tree, shown in zip(trees, written, strict=True)]
-    trees: list[LabelledTree] = []
+    found: list[LabelledTree] = []
     for start in range(0, len(sentences), chunk):
         part = sentences[start : start + chunk]
         parsed_part = parser([tree.words for tree in part], is_split_into_words=True)
         for sentence, parsed in zip(part, parsed_part, strict=True):
-            trees.append(from_spans(parsed.leaves, parsed.tree.spans, sentence.place, parsed.word_ids))
+            found.append(from_spans(parsed.leaves, parsed.tree.spans, sentence.place, parsed.word_ids))
         progress(len(part))
-    return trees
+    return found
 
 
 def without_punctuation(tree: LabelledTree, tags: Sequence[str]) -> LabelledTree:
-    """A predicted tree without the leaves that treebanks tag as punctuation.
+    """A predicted tree without the leaves that have punctuation tags in the treebank.
 
     Args:
-        tags: of its leaves, or of its words where its leaves are pieces.
+        tree: the predicted tree.
+        tags: the gold tags of its leaves, or of its words if it has ``word_ids``.
     """
-    tags = tuple(tags if tree.word_ids is None else [tags[word] for word in tree.word_ids])
-    left = parse_brackets(replace(tree, tags=tags).brackets(), PUNCTUATION_TAGS, place=tree.place)
-    words = tuple(word for word, tag in zip(tree.words, tags, strict=True) if tag not in PUNCTUATION_TAGS)
-    return replace(left, words=words, word_ids=None)
+    leaf_tags = tuple(tags if tree.word_ids is None else [tags[word] for word in tree.word_ids])
+    remaining = parse_brackets(replace(tree, tags=leaf_tags).brackets(), PUNCTUATION_TAGS, place=tree.place)
+    words = tuple(word for word, tag in zip(tree.words, leaf_tags, strict=True) if tag not in PUNCTUATION_TAGS)
+    return replace(remaining, words=words, word_ids=None)  # brackets escape words: take the words themselves
 
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:
-    """The same trees with every word expanded to its pieces."""
+    """The same trees with every word expanded to its pieces, as by `LabelledTree.expand`."""
     shown = replace_dropped_words(tokenizer, [tree.words for tree in sentences])
     encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=True)
     expanded = []
@@ -98,6 +104,7 @@ def _with_spans(tree: LabelledTree, spans: list[Span]) -> LabelledTree:
 
 
 def _split_all(num_leaves: int, choose: Callable[[int, int], int]) -> list[Span]:
+    """The spans of the tree in which every span ``(first, last)`` splits at ``choose(first, last)``."""
     spans, stack = [], [(0, num_leaves - 1)]
     while stack:
         first, last = stack.pop()
@@ -109,17 +116,17 @@ def _split_all(num_leaves: int, choose: Callable[[int, int], int]) -> list[Span]
 
 
 def _binarised(tree: LabelledTree) -> list[Span]:
-    """Children of a gold constituent are joined from the right."""
+    """The spans of a binary tree with all constituents; the children of each constituent are joined from the right."""
     spans = sorted(tree.spans | {(0, tree.num_leaves - 1)}, key=lambda span: (span[1] - span[0], span))
-    nodes = {leaf: leaf for leaf in range(tree.num_leaves)}  # first leaf to last leaf of what is joined so far
+    last_of = {leaf: leaf for leaf in range(tree.num_leaves)}  # the first and last leaf of each node without a parent
     binary: list[Span] = []
     for first, last in spans:
         children, start = [], first
         while start <= last:
             children.append(start)
-            start = nodes[start] + 1
+            start = last_of[start] + 1
         binary += [(child, last) for child in children[:-1]]
         for child in children[1:]:
-            del nodes[child]
-        nodes[first] = last
+            del last_of[child]
+        last_of[first] = last
     return [span for span in binary if span[0] < span[1]]

@@ -1,4 +1,4 @@
-"""Files of bracketed trees: treebanks as they are published, and trees as parsers write them."""
+"""Readers of files with bracketed trees: published treebanks, and the output of parsers."""
 
 import json
 import logging
@@ -14,54 +14,64 @@ logger = logging.getLogger(__name__)
 
 # Sections of the Wall Street Journal in the Penn Treebank, as the field splits them.
 PTB_SECTIONS = {"train": range(2, 22), "validation": range(22, 23), "test": range(23, 24)}
-# Numbers of the Chinese Treebank's files, in the usual split of its first 1,151; all others are training text.
+# File numbers of the Chinese Treebank, in the usual split of its first 1,151 files. All other files are for training.
 CTB_FILES = {"validation": range(301, 326), "test": range(271, 301)}
-
-
-NAMES = r"(wsj|chtb)_\d+"
+TREEBANK_FILE = r"(wsj|chtb)_\d+"
 
 
 @dataclass(frozen=True)
-class Preprocessing:
-    """How a treebank is read, by default as in grammar induction (Kim et al., 2019): without traces, punctuation and
-    the constituents that are empty without them.
+class TreebankPreprocessing:
+    """The preprocessing of gold trees.
+
+    By default it is that of grammar induction (Kim et al., 2019): it removes traces, punctuation, and constituents that
+    have no other leaf.
 
     Attributes:
-        keep_punctuation: leave out traces alone.
-        lowercase: words in lower case. Scores do not depend on it; what a model reads may.
+        keep_punctuation: remove only traces.
+        lowercase: turn words into lower case. This changes what a model reads, but not how trees are scored.
     """
 
     keep_punctuation: bool = False
     lowercase: bool = False
 
     def read(self, text: str, place: str) -> LabelledTree:
+        """Read a gold tree from a bracketed string.
+
+        Args:
+            place: the source of the string, for messages.
+
+        Raises:
+            ValueError: if the string is not one tree with labels; the message names ``place``.
+        """
         removed = TRACE_TAGS if self.keep_punctuation else TRACE_TAGS | PUNCTUATION_TAGS
         tree = parse_brackets(text, removed, place=place)
         if not all(label for *_, label in tree.constituents):
-            raise ValueError(f"{place}: a constituent has no label; gold trees are as (NP (DT the) (NN cat))")
+            raise ValueError(f"{place}: a constituent has no label; a gold tree looks like (NP (DT the) (NN cat))")
         return replace(tree, words=tuple(word.lower() for word in tree.words)) if self.lowercase else tree
 
 
 def read_treebank(
     paths: str | Path | Iterable[str | Path],
-    preprocessing: Preprocessing = Preprocessing(),
+    preprocessing: TreebankPreprocessing = TreebankPreprocessing(),
     split: str | None = None,
     skip_bad: bool = False,
 ) -> list[LabelledTree]:
-    """Gold trees, with labels, of files or folders.
+    """Read gold trees with labels from files and folders.
 
-    A file has one tree a line, or trees that go on over indented lines, as the Penn and the Chinese Treebank have them;
-    lines that begin with ``<`` are mark-up. Files may be ``.gz``. A folder is read with all that lies below it, in
-    order of name.
+    A file, plain or ``.gz``, has one tree per line, or trees that continue on indented lines as in the Penn and the
+    Chinese Treebank. Lines that begin with ``<`` are mark-up and are skipped. A folder is read with its subfolders, in
+    the order of file names.
 
     Args:
-        split: ``"train"``, ``"validation"`` or ``"test"``, of a folder of the Penn Treebank's sections (or of its
-            ``wsj_`` files), or of the Chinese Treebank's ``chtb_`` files; None takes all files.
-        skip_bad: leave out, and log, what is no tree.
+        paths: one path or several.
+        preprocessing: of the trees.
+        split: ``"train"``, ``"validation"`` or ``"test"`` takes one part of the Penn Treebank, whose sections are
+            folders or ``wsj_`` files, or of the Chinese Treebank with its ``chtb_`` files. None takes all files.
+        skip_bad: skip trees that cannot be read, with a warning for each.
 
     Raises:
-        ValueError: naming the path, for one that is missing, has no tree, or has no file of the split; naming file
-            and line, for what is no tree.
+        ValueError: if a path is missing, has no tree, or has no file of the split (the message names the path), or if
+            a tree cannot be read (it names the file and the line).
     """
     trees: list[LabelledTree] = []
     for path in _files([paths] if isinstance(paths, str | Path) else list(paths), split):
@@ -79,20 +89,21 @@ def read_treebank(
 
 
 def read_predicted_trees(path: str | Path, has_labels: bool | None = None) -> list[LabelledTree]:
-    """Trees that a parser wrote, one a line, and a tree of no words for a line without any.
+    """Read the trees that a parser wrote, one per line. An empty line is a tree without words.
 
     Args:
-        has_labels: whether they are as in treebanks, ``(NP (DT the) (NN cat))``, or words and brackets alone,
-            ``(the (old cat))``, where a sentence of one word may be just that; None looks which.
+        path: the file, plain or ``.gz``.
+        has_labels: True for trees as in treebanks, ``(NP (DT the) (NN cat))``; False for trees of words and brackets
+            only, ``(the (old cat))``, where a sentence of one word needs no brackets. None finds it out.
 
     Raises:
-        ValueError: naming file and line, for what is no tree; naming the file, for one that is missing or empty.
+        ValueError: if the file is missing or empty, or if a line is not a tree. The message names file and line.
     """
     if not Path(path).is_file():
         raise ValueError(f"no file of predicted trees at {str(path)!r}")
     lines = [line.strip() for line in read_lines(path)]
     if not any(lines):
-        raise ValueError(f"{path} is empty; give one bracketed tree a line")
+        raise ValueError(f"{path} is empty; give one bracketed tree per line")
     if has_labels is None:
         has_labels = _have_labels([line for line in lines if line.startswith("(")])
     return [
@@ -101,8 +112,8 @@ def read_predicted_trees(path: str | Path, has_labels: bool | None = None) -> li
 
 
 def read_predicted_tree(line: str, has_labels: bool, place: str) -> LabelledTree:
-    """A tree as a parser writes it: in brackets, a word without any, nothing, or a row of ``fast-r2d2 parse --format
-    jsonl``."""
+    """Read one line of a parser's output: brackets, a single word, nothing, or a line of ``fast-r2d2 parse --format
+    jsonl``. The arguments are those of `parse_brackets`."""
     if line.startswith("{"):
         row = json.loads(line)
         return from_spans(row["leaves"], [tuple(span) for span in row["spans"]], place)
@@ -112,8 +123,8 @@ def read_predicted_tree(line: str, has_labels: bool, place: str) -> LabelledTree
 
 
 def _have_labels(lines: list[str]) -> bool:
-    """Read as if they had: then every word has a tag, every constituent a label, and not all sentences are one word,
-    which chains such as ``(a (b c))`` would be."""
+    """Whether trees have labels. If so, and if they are read with labels, every word has a tag, every constituent has a
+    label, and some sentence has two words. The last condition excludes trees such as ``(a (b c))``."""
     try:
         trees = [parse_brackets(line) for line in lines]
     except ValueError:
@@ -123,16 +134,7 @@ def _have_labels(lines: list[str]) -> bool:
 
 
 def _files(paths: list[str | Path], split: str | None) -> list[Path]:
-    files: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-            # Where there are files with the treebanks' own names, others beside them are no trees.
-            files += [file for file in inside if re.match(NAMES, file.name, re.I)] or inside
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise ValueError(f"no treebank at {str(path)!r}; give a file of bracketed trees, or a folder of them")
+    files = _all_files(paths)
     if split is None:
         return files
     if split not in PTB_SECTIONS:
@@ -140,13 +142,28 @@ def _files(paths: list[str | Path], split: str | None) -> list[Path]:
     chosen = [file for file in files if _split_of(file) == split]
     if not chosen:
         raise ValueError(
-            f"no file of the split {split!r} in {', '.join(map(str, paths))}: sections are told by folders (22/) or "
+            f"no file of the split {split!r} in {', '.join(map(str, paths))}: sections are found by folders (22/) or "
             "names (wsj_2201.mrg), files of the Chinese Treebank by names (chtb_0301.fid)"
         )
     return chosen
 
 
+def _all_files(paths: list[str | Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+            # If some files have the names of a treebank's files, the others in the folder have no trees.
+            files += [file for file in inside if re.match(TREEBANK_FILE, file.name, re.I)] or inside
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise ValueError(f"no treebank at {str(path)!r}; give a file of bracketed trees, or a folder of them")
+    return files
+
+
 def _split_of(file: Path) -> str | None:
+    """The split of a treebank's file; None if it belongs to none."""
     if match := re.match(r"chtb_(\d+)", file.name, re.I):
         return next((split for split, numbers in CTB_FILES.items() if int(match[1]) in numbers), "train")
     match = re.match(r"wsj_(\d\d)", file.name, re.I) or re.fullmatch(r"(\d\d)", file.parent.name)
@@ -155,12 +172,12 @@ def _split_of(file: Path) -> str | None:
 
 
 def _split_into_trees(path: Path) -> Iterator[tuple[str, int]]:
-    """Text and first line of every tree. A bracket in the first column begins a tree, whatever is still open."""
+    """The text of every tree and the number of its first line. A bracket in the first column always begins a tree."""
     tree: list[str] = []
     start = depth = 0
     for number, line in enumerate(read_lines(path), start=1):
-        begins = depth <= 0 or line.startswith("(")
-        if begins and tree:
+        begins_tree = depth <= 0 or line.startswith("(")
+        if begins_tree and tree:
             yield "\n".join(tree), start
             tree, depth = [], 0
         if not line.strip() or (not tree and line.startswith("<")):

@@ -1,12 +1,17 @@
-"""A metric module for `evaluate`: ``evaluate.load(modeling_fast_r2d2.grammar_induction.UNLABELED_F1)``, offline."""
+"""A metric module for the library `evaluate`. It works offline:
+
+evaluate.load(modeling_fast_r2d2.grammar_induction.UNLABELED_F1)
+"""
+
+from typing import Any
 
 import datasets
 import evaluate
 
-from modeling_fast_r2d2.grammar_induction import Preprocessing, score_trees
+from modeling_fast_r2d2.grammar_induction import TreebankPreprocessing, score_trees
 from modeling_fast_r2d2.grammar_induction.treebanks import read_predicted_tree
 
-DESCRIPTION = "Unlabeled F1 of constituency trees as in grammar induction, and recall of each label."
+DESCRIPTION = "Unlabeled F1 of constituency trees as in grammar induction, and recall by label."
 CITATION = """\
 @inproceedings{kim-etal-2019-compound,
   title = {Compound Probabilistic Context-Free Grammars for Grammar Induction},
@@ -16,17 +21,19 @@ CITATION = """\
 }"""
 INPUTS = """\
 Args:
-    predictions: trees of words and brackets, such as ((the cat) (sat down)), or with labels if has_labels.
+    predictions: predicted trees, such as ((the cat) (sat down)), or with labels if has_labels.
     references: gold trees with labels, such as (S (NP (DT the) (NN cat)) (VP (VBD sat) (RP down))).
     has_labels: whether predictions have labels.
-    granularity: "words", or "pieces" for predictions over pieces of the gold words.
-    keep_punctuation: leave out traces alone of the gold trees.
-Returns: sentence_f1, corpus_f1, strict_sentence_f1, script_sentence_f1, script_corpus_f1 (0 ... 100), sentences, and
-    recall, a dict by label.
+    granularity: "words" to compare trees over words, "pieces" to compare them over the pieces of the predictions.
+    keep_punctuation: remove only traces from the gold trees; by default punctuation is removed as well.
+Returns: sentence_f1, corpus_f1, strict_sentence_f1, script_sentence_f1 and script_corpus_f1, all from 0 to 100;
+    sentences, the number of scored sentences; and recall, a dict with the recall of each label, from 0 to 100.
 """
 
 
 class UnlabeledF1(evaluate.Metric):
+    """`score_trees` as a metric."""
+
     def _info(self) -> evaluate.MetricInfo:
         text = datasets.Value("string")
         return evaluate.MetricInfo(
@@ -36,8 +43,15 @@ class UnlabeledF1(evaluate.Metric):
             features=datasets.Features({"predictions": text, "references": text}),
         )
 
-    def _compute(self, predictions, references, has_labels=False, granularity="words", keep_punctuation=False):
-        preprocessing = Preprocessing(keep_punctuation)
+    def _compute(
+        self,
+        predictions: list[str],
+        references: list[str],
+        has_labels: bool = False,
+        granularity: str = "words",
+        keep_punctuation: bool = False,
+    ) -> dict[str, Any]:
+        preprocessing = TreebankPreprocessing(keep_punctuation)
         gold = [preprocessing.read(text, f"reference {row}") for row, text in enumerate(references)]
         trees = [read_predicted_tree(text, has_labels, f"prediction {row}") for row, text in enumerate(predictions)]
         scores = score_trees(trees, gold, granularity)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2.grammar_induction import align, parse_brackets
-from modeling_fast_r2d2.grammar_induction.alignment import Spelled
+from modeling_fast_r2d2.grammar_induction.alignment import SpelledWords
 
 WORDS = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=5)
 
@@ -36,7 +36,7 @@ def cut_words(draw):
 )
 def test_unknown_parts_are_found_as_an_expression_finds_them(drawn):
     words, parts = drawn
-    assert Spelled(words).starts(parts) == by_expression(words, parts)
+    assert SpelledWords(words).starts(parts) == by_expression(words, parts)
 
 
 def test_many_unknown_leaves_take_no_time():
@@ -44,10 +44,10 @@ def test_many_unknown_leaves_take_no_time():
     unknown = parse_brackets("(S " + " ".join(["(X [UNK])"] * 10_000) + ")")
     [found], _ = align([unknown], [gold])
     assert found.words == gold.words
-    assert Spelled(["abcdefgh"] * 20).starts([None] * 21) is not None
-    assert Spelled(["abcdefgh"] * 20).starts([None] * 19) is None
+    assert SpelledWords(["abcdefgh"] * 20).starts([None] * 21) is not None
+    assert SpelledWords(["abcdefgh"] * 20).starts([None] * 19) is None
 
 
 def test_other_words_are_refused_with_unknown_leaves_too():
-    with pytest.raises(ValueError, match="are over different words: at word 1, 'x' is predicted for 'a'"):
+    with pytest.raises(ValueError, match="have different words: at word 1, 'x' is predicted for 'a'"):
         align([parse_brackets("(S (X x) (X [UNK]))")], [parse_brackets("(S (X a) (X b))")])

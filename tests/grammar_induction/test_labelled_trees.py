@@ -81,11 +81,11 @@ def test_an_outer_bracket_without_label_is_no_constituent():
     ("(S (A a)) (B b))", r"'\(' after the tree has ended"),
     ("(S (A a) ()", "a bracket without children after 'a'"),
     ("(S (NP ) (A a))", "a bracket without children"),
-    (")", r"a '\)' too many"),
+    (")", r"one '\)' too many"),
     ("", "it is empty"),
 ])  # fmt: skip
 def test_what_is_no_tree_is_refused_with_its_place(text, problem):
-    with pytest.raises(ValueError, match=f"file, line 7: no bracketed tree, {problem}"):
+    with pytest.raises(ValueError, match=f"file, line 7: not a bracketed tree: {problem}"):
         parse_brackets(text, place="file, line 7")
 
 

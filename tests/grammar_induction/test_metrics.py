@@ -146,7 +146,7 @@ def test_pieces_are_aligned_by_their_spelling():
     for leaves in (["<unk>", "1/2", "[UNK]", "cafe"], ["[UNK]", "[UNK]", "1", "[UNK]", "(", "c", "[UNK]", "##e"]):
         assert align([from_spans(leaves, [(0, len(leaves) - 1)])], gold)[0][0].words == gold[0].words
     assert score_trees([from_spans(["ΟΔΟΣ", "a"], [(0, 1)])], [from_spans(["οδος", "a"], [(0, 1)])]).sentence_f1 == 100
-    with pytest.raises(ValueError, match="are over different words"):
+    with pytest.raises(ValueError, match="have different words"):
         align([from_spans(["<unk>", "1/3", "[UNK]", "cafe"], [(0, 3)])], gold)
 
 
@@ -157,14 +157,14 @@ def test_pieces_are_aligned_by_their_spelling():
     (["the", "ca"], "at word 2, the end is predicted for 'cat'"),
 ])  # fmt: skip
 def test_other_words_are_refused_with_tree_and_word(words, message):
-    with pytest.raises(ValueError, match=f"mine.txt, line 3 and gold.mrg, line 9 are over different words: {message}"):
+    with pytest.raises(ValueError, match=f"mine.txt, line 3 and gold.mrg, line 9 have different words: {message}"):
         align([from_spans(words, [], "mine.txt, line 3")],
               [from_spans(["the", "cat"], [(0, 1)], "gold.mrg, line 9")])  # fmt: skip
 
 
 def test_another_number_of_trees_and_granularity_are_refused():
     gold = [tree("(X (T a) (T b))")]
-    with pytest.raises(ValueError, match="0 predicted trees for 1 gold ones"):
+    with pytest.raises(ValueError, match="0 predicted trees for 1 gold trees"):
         score_trees([], gold)
     with pytest.raises(ValueError, match="granularity must be one of words, pieces, got 'letters'"):
         score_trees(gold, gold, "letters")

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from modeling_fast_r2d2.grammar_induction import (
-    Preprocessing,
+    TreebankPreprocessing,
     from_spans,
     read_predicted_trees,
     read_treebank,
@@ -50,7 +50,11 @@ def test_preprocessing_is_visible_and_can_be_changed(tmp_path):
         file.write(SENTENCE)
     read = [
         read_treebank(tmp_path / "one.mrg.gz", preprocessing)[0].words
-        for preprocessing in (Preprocessing(), Preprocessing(lowercase=True), Preprocessing(keep_punctuation=True))
+        for preprocessing in (
+            TreebankPreprocessing(),
+            TreebankPreprocessing(lowercase=True),
+            TreebankPreprocessing(keep_punctuation=True),
+        )
     ]
     assert read == [("The", "cat", "sleeps"), ("the", "cat", "sleeps"), ("The", "cat", "sleeps", ".")]
 
@@ -76,7 +80,7 @@ def test_standard_splits_by_folder_or_name(tmp_path):
 def test_bad_trees_are_named_and_skipped_on_request(tmp_path, caplog):
     path = tmp_path / "some.mrg"
     path.write_text(f"{SENTENCE}\n(S (NP (DT a)\n{SENTENCE}\nno tree\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="some.mrg, line 2: no bracketed tree, unclosed brackets: 2"):
+    with pytest.raises(ValueError, match="some.mrg, line 2: not a bracketed tree: unclosed brackets: 2"):
         read_treebank(path)
     with caplog.at_level(logging.WARNING):
         assert len(read_treebank(path, skip_bad=True)) == 2
@@ -117,7 +121,7 @@ def test_a_balanced_tree_alone_is_not_taken_for_labels(tmp_path):
 
 def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / "trees.txt").write_text("(N (T a) (T b))\n(N (T a) (T b)\n")
-    with pytest.raises(ValueError, match="trees.txt, line 2: no bracketed tree, unclosed brackets: 1"):
+    with pytest.raises(ValueError, match="trees.txt, line 2: not a bracketed tree: unclosed brackets: 1"):
         read_predicted_trees(tmp_path / "trees.txt")
 
 
