@@ -1,4 +1,4 @@
-"""Trees as pictures: SVG, gold and predicted trees side by side, and reports for the browser."""
+"""Pictures of trees: SVG, gold and predicted trees side by side, and HTML reports."""
 
 from .comparison import draw_comparison
 from .report import write_report

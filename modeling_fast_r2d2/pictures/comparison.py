@@ -6,21 +6,23 @@ from ..grammar_induction.labelled_trees import LabelledTree, Span
 from ..grammar_induction.metrics import inner_spans
 from .svg import MARKS, Drawing, as_xml, spell, visible
 
-# Side by side where there is room, else one above the other; a picture wider than the page scrolls by itself.
+# The trees stand side by side if there is room, else one above the other. A picture wider than the page scrolls.
 ROW = "display:flex;flex-wrap:wrap;gap:1em 2em;align-items:flex-end"
 FIGURE = "margin:0;max-width:100%;overflow-x:auto"
 NAMES = {"matched": "matched", "missed": "missed", "wrong": "not in gold"}
 
 
 def draw_comparison(words: Sequence[str], gold: LabelledTree, predicted: LabelledTree) -> str:
-    """One ``<div>`` that needs nothing else: two figures, and in words what was matched, missed and predicted beyond
-    the gold tree. The span of the whole sentence does not count.
+    """A stand-alone ``<div>`` with both trees and lists of the matched, the missed and the wrong constituents.
+
+    The span of the whole sentence does not count.
 
     Args:
         words: the leaves of both trees, at least one.
+        gold, predicted: the trees, over the same words.
 
     Raises:
-        ValueError: if a tree has another number of leaves; as `draw_tree` does.
+        ValueError: if a tree has another number of leaves, or as `draw_tree` raises it.
     """
     for name, tree in {"gold": gold, "predicted": predicted}.items():
         if tree.num_leaves != len(words):
@@ -47,11 +49,11 @@ def _figure(name: str, drawing: Drawing) -> str:
 
 
 def _line(mark: str, words: Sequence[str], spans: Iterable[Span]) -> str:
-    """Such as ``missed 2: the cat; on the mat``, with the line that stands for it."""
+    """A list such as ``missed 2: the cat; on the mat``, after a sample of the line that marks these constituents."""
     words = [visible(word) for word in words]
     colour, style = MARKS[mark]
     sample = f'<path d="M2 4H30" fill="none" stroke="{colour}" {style}/>'
-    # A text from right to left shall not turn its neighbours around.
+    # <bdi> keeps a right-to-left text from reordering its neighbours.
     texts = [f"<bdi>{as_xml(spell(words, *span))}</bdi>" for span in sorted(spans)]
     return (
         f'<span style="display:block"><svg width="32" height="8" aria-hidden="true">{sample}</svg> '

@@ -1,6 +1,6 @@
-"""Where the words and the constituents of a tree stand in a drawing: numbers alone, no mark-up.
+"""The layout of a drawing: the positions of the words and constituents of a tree. It makes no mark-up.
 
-Nothing here recurses: a tree over 2,000 words may be 2,000 deep.
+Nothing here recurses, since a tree over 2,000 words may be 2,000 levels deep.
 """
 
 import unicodedata
@@ -15,14 +15,14 @@ BROAD_LETTERS = frozenset("mwMW@%—…")
 
 @dataclass(frozen=True)
 class Nodes:
-    """The words, numbered from 0, then the constituents, children before parents and left before right.
+    """The nodes of a tree: first the words, then the constituents, children before parents and left before right.
 
     Attributes:
-        spans: first and last word of each node.
-        labels: of each node, ``S+VP`` of a unary chain, the outer one first; empty for words.
-        children: of each node, left to right; none of a word.
-        heights: 0 of a word, else one more than the highest child's.
-        roots: the nodes below no other, left to right.
+        spans: the first and last word of each node.
+        labels: the label of each node; ``S+VP`` for a unary chain, with the outer label first; empty for words.
+        children: the numbers of the children of each node, from left to right; none for a word.
+        heights: 0 for a word; for a constituent, one more than the greatest height of its children.
+        roots: the nodes that have no parent, from left to right.
     """
 
     spans: list[Span]
@@ -33,18 +33,20 @@ class Nodes:
 
 
 def nodes_of(num_words: int, constituents: Iterable[Constituent]) -> Nodes:
-    """The nodes of a tree of any arity, or of several beside each other.
+    """The nodes of a tree of any arity, or of several trees side by side.
 
     Args:
-        constituents: in any order; those of one span are a unary chain, the inner one first.
+        num_words: the number of words.
+        constituents: in any order. Constituents with the same span are a unary chain, the inner one first.
 
     Raises:
-        ValueError: naming the spans, if one lies outside the words or two cross.
+        ValueError: if a span lies outside the words, or if two spans cross. The message names the spans.
     """
     chains = _chains(num_words, constituents)
     spans = [(word, word) for word in range(num_words)]
     children: list[list[int]] = [[] for _ in spans]
-    heights, roots = [0] * num_words, []
+    heights = [0] * num_words
+    roots: list[int] = []
     next_word = 0
     for first, last in sorted(chains, key=lambda span: (span[1], -span[0])):
         roots += range(next_word, last + 1)
@@ -52,8 +54,8 @@ def nodes_of(num_words: int, constituents: Iterable[Constituent]) -> Nodes:
         start = len(roots)
         while start and spans[roots[start - 1]][0] >= first:
             start -= 1
-        if spans[roots[start]][0] != first:  # a node that has already taken the first word has not taken the last
-            raise ValueError(f"no tree: the spans {spans[roots[start - 1]]} and {(first, last)} cross")
+        if spans[roots[start]][0] != first:  # the first word is in a node that goes on to the left
+            raise ValueError(f"not a tree: the spans {spans[roots[start - 1]]} and {(first, last)} cross")
         children.append(roots[start:])
         heights.append(1 + max(heights[child] for child in children[-1]))
         roots[start:] = [len(spans)]
@@ -76,14 +78,15 @@ def _chains(num_words: int, constituents: Iterable[Constituent]) -> dict[Span, l
 
 
 def place(nodes: Nodes, widths: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Columns as narrow as they can be while no two texts share room.
+    """Place words and constituents horizontally: columns are as narrow as possible, and no two texts overlap.
 
     Args:
-        widths: ``(nodes,)`` what the text of each node takes.
+        nodes: the nodes of the tree.
+        widths: ``(nodes,)``, the width of the text of each node.
 
     Returns:
-        The middle of each node's text, ``(nodes,)``, over the node's own words; and ``(words + 1,)`` where the columns
-        of words begin, and the last one ends.
+        The middle of the text of each node, ``(nodes,)``, and the edges of the words' columns, ``(words + 1,)``, both
+        in the unit of the widths. The text of a node is above or below its own words.
     """
     lefts, boxes = _boxes(nodes, widths)
     middles: list[float] = []
@@ -95,7 +98,7 @@ def place(nodes: Nodes, widths: Sequence[float]) -> tuple[list[float], list[floa
 
 
 def _boxes(nodes: Nodes, widths: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Left edge and width of what belongs to each node alone, from top to bottom."""
+    """The left edge and the width of the strip of the drawing that belongs to each node."""
     boxes = list(widths)
     for node, children in enumerate(nodes.children):
         boxes[node] = max(boxes[node], sum(boxes[child] for child in children))
@@ -112,12 +115,13 @@ def _boxes(nodes: Nodes, widths: Sequence[float]) -> tuple[list[float], list[flo
 
 
 def bar_heights(scores: Sequence[float]) -> list[float]:
-    """For every score a height, 0.1 for the least ... 1 for the greatest, by its distance from both.
+    """The heights of bars for scores, linear from 0.1 for the smallest score to 1 for the greatest.
 
-    An infinite score is as if it were a quarter of the range beyond the finite ones; equal scores have height 1.
+    An infinite score is drawn as if it were a quarter of the range beyond the finite ones. If all scores are equal, the
+    bars have height 1.
 
     Raises:
-        ValueError: if one is NaN.
+        ValueError: if a score is NaN.
     """
     if any(score != score for score in scores):
         raise ValueError(f"split_scores must not be NaN, got {list(scores)[:8]}")
@@ -132,7 +136,7 @@ def bar_heights(scores: Sequence[float]) -> list[float]:
 
 
 def text_width(text: str) -> float:
-    """About how wide a text is, in units of its font's size; the drawing cannot measure what a reader's fonts make."""
+    """The approximate width of a text, in units of its font size. The fonts of the reader are not known here."""
     return sum(map(_character_width, text))
 
 

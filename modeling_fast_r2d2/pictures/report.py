@@ -1,4 +1,4 @@
-"""Predicted trees against gold ones, in one HTML file that a browser opens without a network."""
+"""A report of predicted trees against gold trees: one HTML file, which a browser opens without a network."""
 
 import base64
 import json
@@ -17,14 +17,14 @@ from ..text_files import write_text
 from .comparison import draw_comparison
 from .svg import as_xml, clip, visible
 
-IN_A_CHUNK = 100  # sentences that the browser unpacks at once, when one of them is looked at
-ON_A_PAGE = 10
-ROWS_AT_ONCE = 20  # of a table; some treebanks have a hundred labels
+SENTENCES_PER_CHUNK = 100  # the browser unpacks a chunk when it shows one of its sentences
+SENTENCES_PER_PAGE = 10
+VISIBLE_ROWS = 20  # of a table; the others are folded, since some treebanks have a hundred labels
 
 
 class _Sentence(NamedTuple):
-    number: int  # among all that were given, from 1
-    f1: float
+    number: int  # among all given sentences, from 1
+    f1: float  # from 0 to 100
     unit: str  # of its length: words or pieces
     gold: LabelledTree
     predicted: LabelledTree
@@ -39,21 +39,25 @@ def write_report(
     scores: Scores | None = None,
     granularity: str = "words",
 ) -> None:
-    """Figures, F1 by length, recall by label, and both trees of every sentence: the worst, the best, any, or those with
-    a word. The file is complete or not there: it is written beside its place and moved.
+    """Write an HTML report with scores, F1 by length, recall by label, and both trees of every sentence.
+
+    Readers can sort the sentences by F1, shuffle them, and search for words. The file is written completely or not at
+    all (see `write_aside`).
 
     Args:
-        gold, predicted, granularity: as for `score_trees`.
-        scores: of these trees; by default they are scored. What they leave out, such as sentences of one word, is left
-            out here.
+        path: the file to write.
+        gold, predicted, granularity: as for `score_trees`, with the same errors.
+        title: the title of the page.
+        scores: the scores of these trees; None computes them. Sentences that they leave out, such as sentences of one
+            word, are not in the report.
 
     Raises:
-        ValueError: as `score_trees`; for scores of other trees.
+        ValueError: if ``scores`` belong to other trees.
     """
     scores = score_trees(predicted, gold, granularity) if scores is None else scores
     rows = scores.rows.tolist()
     if max(rows) >= len(gold) or [gold[row].num_leaves for row in rows] != scores.lengths.tolist():
-        raise ValueError(f"scores are of other trees than the {len(gold)} given; leave them out to have these scored")
+        raise ValueError(f"scores do not belong to the {len(gold)} given trees; leave them out to score these trees")
     predicted, gold = align(predicted, gold, granularity)
     f1s = scores.sentence_f1s.tolist()
     sentences = [
@@ -72,16 +76,17 @@ def _page(title: str, scores: Scores, sentences: list[_Sentence], left_out: int)
         figures=_figures(scores, left_out),
         lengths=_bars("F1 by length", (sentences[0].unit, "F1", "sentences"), list(scores.by_length().items())),
         labels=_bars("Recall by label", ("label", "recall", "constituents"), _recalls(scores)),
-        worst="\n".join(_article(sentences[row]) for row in orders["worst"][:ON_A_PAGE]),
+        worst="\n".join(_article(sentences[row]) for row in orders["worst"][:SENTENCES_PER_PAGE]),
         index=_packed(index),
         chunks="\n".join(_chunks(sentences)),
-        in_a_chunk=IN_A_CHUNK,
-        on_a_page=ON_A_PAGE,
+        sentences_per_chunk=SENTENCES_PER_CHUNK,
+        sentences_per_page=SENTENCES_PER_PAGE,
     )
 
 
 def _orders(scores: Scores) -> dict[str, list[int]]:
-    """Which sentence comes first. Of the same F1, the longer ones tell more; least those with nothing to find."""
+    """The orders in which the page can show the sentences. Of sentences with equal F1, longer ones go first, since they
+    tell more. Sentences without gold spans go last."""
     f1s, lengths, has_gold = scores.sentence_f1s, scores.lengths, scores.counts[:, 2] > 0
     rows = range(len(f1s))
     shuffled = list(rows)
@@ -95,16 +100,20 @@ def _orders(scores: Scores) -> dict[str, list[int]]:
 
 
 def _figures(scores: Scores, left_out: int) -> str:
-    """A list of names and values, with what each of them means."""
+    """A list of scores with their names and explanations."""
     low, high = scores.confidence_interval()
     empty = int((scores.counts[:, 2] == 0).sum())
     figures = [
         ("Sentence F1", _percent(scores.sentence_f1), f"95 % interval {low:.1f} to {high:.1f}"),
-        ("Corpus F1", _percent(scores.corpus_f1), "of all constituents together"),
-        ("Strict sentence F1", _percent(scores.strict_sentence_f1), f"without {empty:,} with nothing to find"),
+        ("Corpus F1", _percent(scores.corpus_f1), "over all constituents together"),
+        (
+            "Strict sentence F1",
+            _percent(scores.strict_sentence_f1),
+            f"without {empty:,} that have no gold span",
+        ),
         ("Script sentence F1", _percent(scores.script_sentence_f1), "as compare_trees.py counts"),
         ("Script corpus F1", _percent(scores.script_corpus_f1), "as compare_trees.py counts"),
-        ("Sentences", f"{len(scores.rows):,}", f"{left_out:,} left out, too short or too long"),
+        ("Sentences", f"{len(scores.rows):,}", f"{left_out:,} left out as too short or too long"),
     ]
     cells = (f"<dt>{name}</dt><dd><b>{value}</b> <small>{note}</small></dd>" for name, value, note in figures)
     return f"<dl>{''.join(f'<div>{cell}</div>' for cell in cells)}</dl>"
@@ -115,11 +124,11 @@ def _recalls(scores: Scores) -> list[tuple[str, tuple[float, int]]]:
 
 
 def _bars(caption: str, head: tuple[str, str, str], rows: list[tuple[str, tuple[float, int]]]) -> str:
-    """A table that can be looked at: name, bar, value of 0 ... 100, and of how many it is."""
-    shown, more = _table(caption, head, rows[:ROWS_AT_ONCE]), rows[ROWS_AT_ONCE:]
+    """A table with a bar per row: name, bar, value from 0 to 100, and the count behind it. Later rows are folded."""
+    shown, more = _table(caption, head, rows[:VISIBLE_ROWS]), rows[VISIBLE_ROWS:]
     if not more:
         return shown
-    title = f"{len(more):,} rarer ones"
+    title = f"{len(more):,} more"
     return f"<div>{shown}<details><summary>{title}</summary>{_table('', head, more)}</details></div>"
 
 
@@ -146,14 +155,14 @@ def _text(sentence: _Sentence) -> str:
 
 
 def _chunks(sentences: list[_Sentence]) -> Iterator[str]:
-    """The articles, a hundred at a time, where the page's script finds them."""
-    for start in range(0, len(sentences), IN_A_CHUNK):
-        articles = [_article(sentence) for sentence in sentences[start : start + IN_A_CHUNK]]
+    """The articles in packed chunks, for the script of the page."""
+    for start in range(0, len(sentences), SENTENCES_PER_CHUNK):
+        articles = [_article(sentence) for sentence in sentences[start : start + SENTENCES_PER_CHUNK]]
         yield f'<script type="application/octet-stream" class="chunk">{_packed(articles)}</script>'
 
 
 def _packed(value: object) -> str:
-    """JSON, deflated, in letters that no HTML is made of. Half of a surrogate pair becomes a question mark."""
+    """JSON, compressed, in base64, which needs no escaping in HTML. A lone surrogate becomes a question mark."""
     data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 

@@ -1,4 +1,4 @@
-"""A tree as an SVG that needs nothing else: no fonts, no style sheet, no script."""
+"""Trees as stand-alone SVG pictures, without fonts, style sheets and scripts."""
 
 import html
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..grammar_induction.labelled_trees import Constituent, Span
 from .layout import Nodes, bar_heights, nodes_of, place, text_width
 
-# Colours of Okabe and Ito that stand out from white and black alike; the lines differ without them, too.
+# Colours of Okabe and Ito that are visible on white and on black. The lines also differ without colour.
 MARKS = {
     "matched": ("#0072B2", 'stroke-width="2"'),
     "missed": ("#D55E00", 'stroke-width="2" stroke-dasharray="7 4"'),
@@ -17,9 +17,10 @@ UNMARKED = ("currentColor", 'stroke-width="1.5"')
 BAR_COLOUR = "#0072B2"
 FORBIDDEN_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-FONT, LABEL_FONT, GAP = 14, 12, 12  # sizes of words and labels; room between two texts
+# All in pixels.
+FONT, LABEL_FONT, GAP = 14, 12, 12  # font sizes of words and labels; space between two texts
 LEVEL, PLAIN_LEVEL = 38, 24  # from a node down to its highest child, with and without labels
-HALF_WORD, HALF_LABEL, TO_BAR = 11, 8, 16  # from the middle of a text to the lines that end at it or leave it
+HALF_WORD, HALF_LABEL, TO_BAR = 11, 8, 16  # from the middle of a text to the ends of its lines
 MARGIN, BAR_AREA, BAR_WIDTH = 10, 44, 8
 
 
@@ -31,34 +32,39 @@ def draw_tree(
     marks: Mapping[Span, str] | None = None,
     title: str = "",
 ) -> str:
-    """A stand-alone SVG of a tree of any arity: its words in a row, every constituent above what it is made of.
+    """Draw a tree of any arity as a stand-alone SVG. The words stand in a row, with the constituents above them.
 
     Args:
         words: the leaves, at least one.
-        constituents: such as ``LabelledTree.constituents``, or any ``(first, last, label)``; labels may be empty.
-            Several of one span, the inner one first, are one node.
-        split_scores: ``(words - 1,)``, may be infinite: below the words, bars between them, the higher the earlier the
-            parser splits there (paper, Figure 3), scaled to the sentence's own range.
-        marks: for some of the spans ``"matched"``, ``"missed"`` or ``"wrong"``: shown by colour, by line and in the
-            text that a browser shows above the node.
-        title: by default the words.
+        constituents: such as ``LabelledTree.constituents``; labels may be empty. Constituents with the same span, the
+            inner one first, are drawn as one node.
+        split_scores: ``(words - 1,)``, drawn as bars between and below the words; None draws none. The parser splits
+            first at the highest bar (paper, Figure 3). Bars are scaled to the range of the sentence; scores may be
+            infinite.
+        marks: ``"matched"``, ``"missed"`` or ``"wrong"`` for some of the spans. A mark decides the colour and the line
+            of a node, and appears in its tooltip.
+        title: the title of the picture; by default the words.
+
+    Returns:
+        The SVG as a string.
 
     Raises:
-        ValueError: naming the spans that cross or lie outside the words, or marks of no node; for no words, or for
-            scores of another number or that are NaN.
+        ValueError: if there are no words, if spans cross or lie outside the words, if a mark is unknown or belongs to
+            no constituent, or if scores are NaN or not ``words - 1`` in number.
     """
     scores = None if split_scores is None else [float(score) for score in split_scores]
     if scores is not None and len(scores) != len(words) - 1:
-        raise ValueError(f"split_scores must be {len(words) - 1}, one between two words, got {len(scores)}")
+        raise ValueError(f"split_scores must be {len(words) - 1} numbers, one per split point, got {len(scores)}")
     return Drawing(words, constituents, marks or {}).svg(title, scores or ())
 
 
 class Drawing:
-    """A tree with its words in row 0, so that what is above them has the same numbers in all drawings.
+    """The drawing of one tree. The words stand at height 0 in every drawing, and the constituents above them.
 
     Args:
-        words, constituents, marks: as for `draw_tree`, and as it raises.
-        columns: those of another drawing of the same words, to be looked at together; here they are no narrower.
+        words, constituents, marks: as for `draw_tree`, with the same errors.
+        columns: ``(words,)`` pixels, the least width of each word's column. With the ``columns`` of another drawing of
+            the same words, the two drawings can be compared.
     """
 
     def __init__(
@@ -85,7 +91,7 @@ class Drawing:
 
     @property
     def columns(self) -> list[float]:
-        """``(words,)`` pixels, how wide the column of each word is."""
+        """``(words,)`` pixels, the width of the column of each word."""
         return [right - left for left, right in zip(self.edges, self.edges[1:], strict=False)]
 
     def svg(self, title: str = "", scores: Sequence[float] = ()) -> str:
@@ -107,6 +113,7 @@ class Drawing:
         return "".join(parts)
 
     def node(self, node: int) -> str:
+        """A constituent: its lines, its label or a dot, and its tooltip."""
         span, label, x, y = self.nodes.spans[node], self.labels[node], self.middles[node], self.rows[node]
         mark = self.marks.get(span, "")
         colour, line = MARKS[mark] if mark else UNMARKED
@@ -119,7 +126,7 @@ class Drawing:
         )
 
     def lines(self, node: int) -> str:
-        """Down to a bar, and from the bar down to each child; with the outer children, the bar is one line."""
+        """The path of the lines of a constituent: down to a horizontal bar, and from the bar down to each child."""
         children, x, y = self.nodes.children[node], self.middles[node], self.rows[node]
         bar = y + TO_BAR if self.labels[node] else y
         drops = [(number(self.middles[child]), number(self.top(child))) for child in children]
@@ -133,12 +140,13 @@ class Drawing:
         return path
 
     def top(self, node: int) -> float:
-        """Where the line from the parent ends."""
+        """The height at which the line from the parent ends."""
         if node < len(self.words):
             return self.rows[node] - HALF_WORD
         return self.rows[node] - (HALF_LABEL if self.labels[node] else 0)
 
     def bars(self, scores: Sequence[float], top: float) -> Iterator[str]:
+        """The bars of the split scores, in an area that begins at ``top``."""
         base = top + BAR_AREA
         yield f'<g fill="{BAR_COLOUR}">'
         for split, height in enumerate(bar_heights(scores)):
@@ -150,39 +158,41 @@ class Drawing:
 
 
 def visible(word: str) -> str:
-    """The word on one line; a dash below for one without a character."""
+    """The word on one line; ``_`` for a word without visible characters."""
     return " ".join(word.split()) or "_"
 
 
 def spell(words: Sequence[str], first: int, last: int) -> str:
-    """The words of a span, of long ones the first and the last."""
+    """The words of a span; of a long span only the first three and the last two."""
     if last - first > 5:
         return " ".join([*map(clip, words[first : first + 3]), "…", *map(clip, words[last - 1 : last + 1])])
     return " ".join(map(clip, words[first : last + 1]))
 
 
 def clip(word: str) -> str:
+    """The word, cut to at most 30 characters."""
     return word if len(word) <= 30 else f"{word[:29]}…"
 
 
 def as_xml(text: str) -> str:
-    """Escaped, for XML, HTML and attributes; what XML forbids becomes U+FFFD."""
+    """The text escaped for XML and HTML, also in attributes. Characters that XML forbids become U+FFFD."""
     return html.escape(FORBIDDEN_IN_XML.sub("\ufffd", text))
 
 
 def text(content: str, x: float, y: float, size: int) -> str:
-    """Its middle at a point, in any viewer: not all know other baselines."""
+    """A text element with its middle at a point. It does without `dominant-baseline`, which not all viewers know."""
     return f'<text x="{number(x)}" y="{number(y + 0.35 * size)}">{as_xml(content)}</text>'
 
 
 def number(value: float) -> str:
-    return str(round(value))  # whole pixels: a fraction shows nowhere and makes long drawings a third longer
+    """A coordinate in whole pixels. Fractions would be invisible and make files a third longer."""
+    return str(round(value))
 
 
 def _check_marks(marks: Mapping[Span, str], nodes: Nodes) -> None:
     constituents = {span for span, children in zip(nodes.spans, nodes.children, strict=True) if children}
     for span, mark in marks.items():
         if mark not in MARKS:
-            raise ValueError(f"marks must be of {', '.join(MARKS)}, got {mark!r} for {span}")
+            raise ValueError(f"marks must be one of {', '.join(MARKS)}, got {mark!r} for {span}")
         if span not in constituents:
-            raise ValueError(f"marks has {span}, which is no constituent of the tree")
+            raise ValueError(f"marks has {span}, which is not a constituent of the tree")

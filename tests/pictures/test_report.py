@@ -86,7 +86,7 @@ def test_the_figures_are_those_of_the_scores(write):
     assert f"Sentence F1 {scores.sentence_f1:.1f} 95 % interval {low:.1f} to {high:.1f}" in text.replace("F1", "F1 ", 1)
     for figure in (scores.corpus_f1, scores.strict_sentence_f1, scores.script_sentence_f1, scores.script_corpus_f1):
         assert f"F1{figure:.1f} " in text
-    assert "Sentences4 0 left out" in text and "without 1 with nothing to find" in text
+    assert "Sentences4 0 left out" in text and "without 1 that have no gold span" in text
 
 
 def test_bars_are_as_long_as_the_numbers_beside_them(write, tmp_path):
@@ -109,12 +109,12 @@ def test_rare_labels_are_folded_away(write):
     labels = [f"L{number}" for number in range(23)]
     gold = trees(*(f"(S ({label} (A a) (B b)) (C c))" for label in labels))
     page, _, _ = write(gold, baseline_trees(gold, "left"))
-    assert sum(tag == "details" for tag, _ in page.tags) == 1 and "3 rarer ones" in page.text
+    assert sum(tag == "details" for tag, _ in page.tags) == 1 and "3 more" in page.text
     assert re.findall(r"L\d+(?=100\.01)", page.text) == labels
 
 
 def test_every_sentence_is_there_with_its_trees(write, monkeypatch):
-    monkeypatch.setattr(report, "IN_A_CHUNK", 3)
+    monkeypatch.setattr(report, "SENTENCES_PER_CHUNK", 3)
     gold = trees(*[CARS, CATS, FLAT] * 3, "(S (UH Yes))", CATS)
     predicted = baseline_trees(gold, "right")
     page, index, articles = write(gold, predicted)
@@ -215,7 +215,7 @@ def test_given_scores_choose_the_sentences(write):
     gold = trees(CARS, FLAT, CATS)
     _, index, _ = write(gold, best_binary_trees(gold), scores=score_trees(best_binary_trees(gold), gold, max_length=5))
     assert index["texts"] == ["one two three", "The cat saw a dog"]
-    with pytest.raises(ValueError, match="scores are of other trees than the 3 given"):
+    with pytest.raises(ValueError, match="scores do not belong to the 3 given trees"):
         write(gold, gold, scores=score_trees(trees(CATS), trees(CATS)))
 
 

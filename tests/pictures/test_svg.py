@@ -239,9 +239,9 @@ def test_a_tree_2000_words_deep_is_drawn(branch):
         ({"constituents": [(-1, 1, "")]}, r"\(-1, 1\) lies outside"),
         ({"constituents": [(2, 1, "")]}, r"\(2, 1\) lies outside"),
         ({"split_scores": [1.0, float("nan")]}, "NaN"),
-        ({"split_scores": [1.0]}, "split_scores must be 2, one between two words, got 1"),
+        ({"split_scores": [1.0]}, "split_scores must be 2 numbers, one per split point, got 1"),
         ({"marks": {(0, 1): "good"}, "constituents": [(0, 1, "")]}, "got 'good'"),
-        ({"marks": {(0, 1): "wrong"}}, r"\(0, 1\), which is no constituent"),
+        ({"marks": {(0, 1): "wrong"}}, r"\(0, 1\), which is not a constituent"),
         ({"words": []}, "at least one word"),
     ],
 )
