@@ -1,9 +1,9 @@
-"""Fused Triton kernels for Fast-R2D2, one file an op: its definition in plain torch, its kernels, one function.
+"""Fused Triton kernels for Fast-R2D2. Each file has one op: its definition in plain torch, its kernels, one function.
 
-Each function runs its kernels on tensors in float32, float16 or bfloat16 on a GPU, and computes its definition on all
-others; arithmetic is in float32. Under ``TRITON_INTERPRET=1`` the kernels run on CPU tensors, for tests. All ops
-are registered with torch, as ``torch.ops.fast_r2d2_kernels``, so that ``torch.compile`` and autograd know them.
-`layers` is for Hugging Face's `kernels` library.
+On a GPU, the functions run their kernels for tensors in float32, float16 and bfloat16. For all other tensors they
+compute the definition. Arithmetic is in float32. With ``TRITON_INTERPRET=1`` the kernels run on CPU tensors, for tests.
+All ops are registered with torch, as ``torch.ops.fast_r2d2_kernels``, so that ``torch.compile`` and autograd know them.
+`layers` is for Hugging Face's library `kernels`.
 """
 
 from . import layers

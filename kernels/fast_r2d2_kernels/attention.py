@@ -1,8 +1,10 @@
-"""Attention among a composition's tokens, with the biases of its projection, in one pass over memory.
+"""Attention among the tokens of a composition, with the biases of its projection, in one pass over memory.
 
-A task token sees itself and both children; a child sees both children. So a softmax has two or three terms, and
-all of a head fits in registers.
+A task token attends to itself and both children; a child attends to both children. A softmax therefore has two or three
+terms, and a whole head fits into registers.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, 
 def composition_attention_reference(
     projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float = 0.0, seed: int = 0
 ) -> Tensor:
-    """The definition of `composition_attention`, with all pairs of tokens and a mask."""
+    """The definition of `composition_attention`, which computes all pairs of tokens and applies a mask."""
     tokens, compositions, size = projected.shape[0], projected.shape[1], projected.shape[2] // 3
     biased = (projected + role_bias[:, None]).view(tokens, compositions, 3, num_heads, size // num_heads)
     query, key, value = biased.unbind(2)
@@ -30,20 +32,28 @@ def composition_attention_reference(
 def composition_attention(
     projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float = 0.0, seed: int = 0
 ) -> Tensor:
-    """Attention of every composition's tokens: tasks see themselves and both children, children both children.
+    """Attention among the tokens of each composition, in a layer of ``f`` (paper, Section 2.1).
+
+    A task token attends to itself and both children, a child to both children.
 
     Args:
-        projected: ``(tasks + 2, compositions, 3 * size)``, queries, keys and values, the children's tokens last.
-        role_bias: ``(tasks + 2, 3 * size)``, added to each token's queries, keys and values.
-        dropout_p: probability with which an attention weight is dropped, in 0 ... 1, without 1.
-        seed: of dropout; the same seed drops the same weights.
+        projected: ``(tasks + 2, compositions, 3 * size)``, queries, keys and values; the children's tokens are last.
+        role_bias: ``(tasks + 2, 3 * size)``, added to the queries, keys and values of each token.
+        num_heads: the number of heads; it divides ``size``.
+        dropout_p: the probability that an attention weight is dropped, at least 0 and less than 1.
+        seed: the seed of dropout; equal seeds drop the same weights.
 
     Returns:
         ``(tasks + 2, compositions, size)`` in the dtype of ``projected``.
+
+    Raises:
+        ValueError: if ``num_heads`` does not divide ``size``, or if ``dropout_p`` is out of range.
     """
     check_dropout(dropout_p)
     if projected.shape[2] % (3 * num_heads):
-        raise ValueError(f"3 * {num_heads} heads do not divide the last axis of projected, {projected.shape[2]}")
+        raise ValueError(
+            f"3 * num_heads must divide the last axis of projected, got {num_heads} and {projected.shape[2]}"
+        )
     if not runs_fused(projected):
         return composition_attention_reference(projected, role_bias, num_heads, dropout_p, seed)
     return _attention(projected.contiguous(), role_bias.contiguous(), num_heads, dropout_p, seed)
@@ -58,7 +68,7 @@ def _load(source, bias, token, part, plane, inside, in_head, SIZE: tl.constexpr)
 
 @triton.jit
 def _load_children(source, bias, plane, inside, in_head, TASKS: tl.constexpr, SIZE: tl.constexpr):
-    """What every token sees: keys and values of the left child, then of the right one."""
+    """The keys and values to which all tokens attend: those of the left child, then those of the right child."""
     left_key = _load(source, bias, TASKS, 1, plane, inside, in_head, SIZE)
     left_value = _load(source, bias, TASKS, 2, plane, inside, in_head, SIZE)
     right_key = _load(source, bias, TASKS + 1, 1, plane, inside, in_head, SIZE)
@@ -68,14 +78,14 @@ def _load_children(source, bias, plane, inside, in_head, TASKS: tl.constexpr, SI
 
 @triton.jit
 def _store(grad, partial, values, token, part, plane, inside, in_head, SIZE: tl.constexpr):
-    """The gradient of what `_load` loads, and that of the bias summed over the block."""
+    """Store the gradient of the values that `_load` loads, and the gradient of the bias, summed over the block."""
     tl.store(grad + token * plane + part * SIZE, values.to(grad.dtype.element_ty), mask=inside)
     tl.store(partial + (token * 3 + part) * SIZE, tl.sum(values, 0, keep_dims=True), mask=in_head)
 
 
 @triton.jit
 def _softmax(query, left_key, right_key, own_key, scale, IS_TASK: tl.constexpr):
-    """Weights ``(BLOCK, 1)`` of the left child, the right child and, for a task, itself."""
+    """The weights ``(BLOCK, 1)`` of the left child, of the right child and, for a task token, of the token itself."""
     to_left = tl.sum(query * left_key, 1, keep_dims=True) * scale
     to_right = tl.sum(query * right_key, 1, keep_dims=True) * scale
     highest = tl.maximum(to_left, to_right)
@@ -91,7 +101,7 @@ def _softmax(query, left_key, right_key, own_key, scale, IS_TASK: tl.constexpr):
 
 @triton.jit
 def _factors(token, first, step, seed, p, TASKS: tl.constexpr, DROPOUT: tl.constexpr):
-    """Dropout of a token's three weights, numbered as in ``(tokens, tokens, compositions, heads)``."""
+    """Dropout factors of a token's three weights, indexed as in ``(tokens, tokens, compositions, heads)``."""
     left, right, own = 1.0, 1.0, 1.0
     if DROPOUT:
         first += token * (TASKS + 2) * step
@@ -103,7 +113,8 @@ def _factors(token, first, step, seed, p, TASKS: tl.constexpr, DROPOUT: tl.const
 
 @triton.jit
 def _place(count, HEADS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_HEAD: tl.constexpr):
-    """This program's head, compositions ``(BLOCK, 1)``, columns ``(1, BLOCK_HEAD)``, and which of those exist."""
+    """The program's head, compositions ``(BLOCK, 1)`` and columns ``(1, BLOCK_HEAD)``, and two masks: which of both
+    exist, and which columns exist."""
     head = tl.program_id(0) % HEADS
     rows = (tl.program_id(0) // HEADS).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[:, None]
     column = tl.arange(0, BLOCK_HEAD)[None, :]
@@ -183,8 +194,9 @@ def _attention_backward_kernel(
     _store(grad, partial, grad_right_value, TASKS + 1, 2, plane, inside, in_head, SIZE)
 
 
-def _options(projected: Tensor, num_heads: int, dropout_p: float) -> dict:
-    """What the kernels are compiled for: programs of 1,024 values of each operand, four a thread to save registers."""
+def _options(projected: Tensor, num_heads: int, dropout_p: float) -> dict[str, Any]:
+    """The compile-time arguments of the kernels. A program has 1,024 values of each operand, four per thread to save
+    registers."""
     block_head = power_of_2(projected.shape[2] // (3 * num_heads))
     return {
         "TASKS": projected.shape[0] - 2,
@@ -229,21 +241,23 @@ def _attention_backward(
 
 
 @_attention.register_fake
-def _(projected, role_bias, num_heads, dropout_p, seed):
+def _(projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int) -> Tensor:
     return projected.new_empty(*projected.shape[:2], projected.shape[2] // 3)
 
 
 @_attention_backward.register_fake
-def _(upstream, projected, role_bias, num_heads, dropout_p, seed):
+def _(
+    upstream: Tensor, projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int
+) -> tuple[Tensor, Tensor]:
     return torch.empty_like(projected), torch.empty_like(role_bias)
 
 
-def _save(ctx, inputs, output):
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs[:2])
     ctx.options = inputs[2:]
 
 
-def _differentiate(ctx, upstream):
+def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
     return *_attention_backward(upstream, *ctx.saved_tensors, *ctx.options), None, None, None
 
 

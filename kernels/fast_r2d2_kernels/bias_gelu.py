@@ -1,4 +1,6 @@
-"""Bias, exact GELU and dropout in one pass; the backward pass computes the activation anew from its input."""
+"""Bias, exact GELU and dropout in one pass. The backward pass computes the activation again from its input."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -7,7 +9,7 @@ from torch.nn import functional as F
 from .dropout import check_dropout, dropout_factor, dropout_factor_reference
 from .launch import on_device_of, operator, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for, wrap_triton
 
-LARGEST_BLOCK = 1024
+LARGEST_BLOCK = 1024  # columns per program
 
 
 def bias_gelu_reference(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: int = 0) -> Tensor:
@@ -19,16 +21,19 @@ def bias_gelu_reference(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: i
 
 
 def bias_gelu(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: int = 0) -> Tensor:
-    """``dropout(gelu(x + bias))``, the GELU by the error function, not its approximation by a tanh.
+    """``dropout(gelu(x + bias))`` with the exact GELU, which uses the error function.
 
     Args:
         x: ``(..., size)``.
         bias: ``(size,)``.
-        dropout_p: probability with which a value is dropped, in 0 ... 1, without 1.
-        seed: of dropout; the same seed drops the same values.
+        dropout_p: the probability that a value is dropped, at least 0 and less than 1.
+        seed: the seed of dropout; equal seeds drop the same values.
 
     Returns:
         ``(..., size)`` in the dtype of ``x``.
+
+    Raises:
+        ValueError: if ``dropout_p`` is out of range.
     """
     check_dropout(dropout_p)
     if not runs_fused(x):
@@ -38,7 +43,8 @@ def bias_gelu(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: int = 0) ->
 
 @triton.jit
 def _place(rows, per_program, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    """This program's columns, whether they exist, and its first and last row. Programs go along a row first."""
+    """The program's group of rows, its columns, which of them exist, its first row and the one after its last row.
+    Programs with successive numbers have the same rows first."""
     blocks: tl.constexpr = (SIZE + BLOCK - 1) // BLOCK
     group = (tl.program_id(0) // blocks).to(tl.int64)
     column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -71,7 +77,7 @@ def _bias_gelu_backward_kernel(
     for row in range(first, last):
         offsets = row * SIZE + column
         values = tl.load(x + offsets, mask=inside, other=0).to(tl.float32) + biases
-        below = 0.5 * (1 + tl.erf(values * 0.7071067811865476))  # the normal distribution, and below its density
+        below = 0.5 * (1 + tl.erf(values * 0.7071067811865476))  # the normal distribution; `density` is its derivative
         density = 0.3989422804014327 * tl.exp(-0.5 * values * values)
         arriving = tl.load(upstream + offsets, mask=inside, other=0).to(tl.float32) * (below + values * density)
         if DROPOUT:
@@ -82,7 +88,7 @@ def _bias_gelu_backward_kernel(
 
 
 def _grid(x: Tensor) -> tuple[int, int, int, int]:
-    """Rows, rows a program, groups of so many rows, columns a program."""
+    """The numbers of rows, of rows per program, of groups of rows, and of columns per program."""
     rows = x.numel() // max(x.shape[-1], 1)
     per_program = rows_per_program(rows)
     return rows, per_program, -(-rows // per_program), min(power_of_2(x.shape[-1]), LARGEST_BLOCK)
@@ -118,21 +124,21 @@ def _bias_gelu_backward(
 
 
 @_bias_gelu.register_fake
-def _(x, bias, dropout_p, seed):
+def _(x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> Tensor:
     return torch.empty_like(x)
 
 
 @_bias_gelu_backward.register_fake
-def _(upstream, x, bias, dropout_p, seed):
+def _(upstream: Tensor, x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x), torch.empty_like(bias)
 
 
-def _save(ctx, inputs, output):
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, bias, *ctx.dropout = inputs
     ctx.save_for_backward(x, bias)
 
 
-def _differentiate(ctx, upstream):
+def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
     return *_bias_gelu_backward(upstream, *ctx.saved_tensors, *ctx.dropout), None, None
 
 

@@ -1,4 +1,6 @@
-"""A parent from its contextualised children: softmax of two logits, weighted sum, layer norm, in one pass."""
+"""The parent of two contextualised children in one pass: softmax of two logits, weighted sum, layer norm."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,25 +24,28 @@ def blend_norm(
     out: Tensor | None = None,
     rows: slice | None = None,
 ) -> Tensor:
-    """``layer_norm(w[0] * left + w[1] * right)``, where ``w = softmax(weight_logits)``; no parameters in the norm.
+    """``layer_norm(w[0] * left + w[1] * right)`` with ``w = softmax(weight_logits)``; the norm has no parameters.
 
     Args:
         weight_logits: ``(compositions, 2)``.
-        left, right: ``(compositions, size)``.
+        left, right: ``(compositions, size)``, the children.
         eps: added to the variance.
-        out: ``(num_nodes, size)``, a buffer to write the result to; only where no gradient is asked for.
-        rows: the rows of ``out`` to write to, as many as there are compositions.
+        out: ``(num_nodes, size)``, a contiguous buffer for the result. It cannot be used where gradients are needed.
+        rows: the rows of ``out`` that are written, one per composition; needed with ``out``.
 
     Returns:
-        ``(compositions, size)`` in the dtype of ``left``; with ``out``, those rows of it.
+        ``(compositions, size)`` in the dtype of ``left``; with ``out``, the rows of ``out``.
+
+    Raises:
+        ValueError: if ``out`` is given and a gradient is needed, ``rows`` do not fit, or ``out`` is not contiguous.
     """
     if out is None:
         if not runs_fused(left):
             return blend_norm_reference(weight_logits, left, right, eps)
         return _blend_norm(weight_logits.contiguous(), left.contiguous(), right.contiguous(), eps)[0]
     if torch.is_grad_enabled() and any(x.requires_grad for x in (weight_logits, left, right, out)):
-        raise ValueError("what is written to out has no gradient: leave out away, or call under torch.no_grad()")
-    if rows.stop - rows.start != len(left) or not out.is_contiguous():
+        raise ValueError("a result in out has no gradient: call without out, or under torch.no_grad()")
+    if rows is None or rows.stop - rows.start != len(left) or not out.is_contiguous():
         raise ValueError(f"out must be contiguous and rows {len(left)} long, got {rows}")
     if not runs_fused(left):
         out[rows] = blend_norm_reference(weight_logits, left, right, eps)
@@ -99,7 +104,7 @@ def _blend_norm_backward_kernel(
     tl.store(grad_logits + 2 * row + 1, (-of_first).to(grad_logits.dtype.element_ty))
 
 
-def _options(size: int) -> dict:
+def _options(size: int) -> dict[str, Any]:
     return {"SIZE": size, "BLOCK": power_of_2(size), "num_warps": warps_for(power_of_2(size))}
 
 
@@ -139,26 +144,28 @@ def _blend_norm_backward(
 
 
 @_blend_norm.register_fake
-def _(weight_logits, left, right, eps):
+def _(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return torch.empty_like(left), left.new_empty(len(left), dtype=torch.float32)
 
 
 @_blend_norm_into.register_fake
-def _(weight_logits, left, right, eps, out, start):
+def _(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float, out: Tensor, start: int) -> None:
     return None
 
 
 @_blend_norm_backward.register_fake
-def _(upstream, weight_logits, left, right, out, reciprocal):
+def _(
+    upstream: Tensor, weight_logits: Tensor, left: Tensor, right: Tensor, out: Tensor, reciprocal: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(weight_logits), torch.empty_like(left), torch.empty_like(right)
 
 
-def _save(ctx, inputs, output):
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs[:3], *output)
     ctx.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
 
 
-def _differentiate(ctx, upstream, _):
+def _differentiate(ctx: Any, upstream: Tensor, _: None) -> tuple[Tensor | None, ...]:
     return *_blend_norm_backward(upstream, *ctx.saved_tensors), None
 
 

@@ -1,4 +1,6 @@
-"""Straight-through choice among a cell's candidates: the best one's values, the softmax's gradient."""
+"""Straight-through choice among the candidates of a cell: the values of the best one, the gradient of the softmax."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,22 +16,26 @@ def choose_reference(vectors: Tensor, candidates: Tensor, noise: Tensor | None =
     soft = logits.softmax(-1)
     weights = F.one_hot(chosen, candidates.shape[1]) + (soft - soft.detach())
     vector = (weights[..., None].to(vectors.dtype) * vectors).sum(1)
-    finite = candidates.masked_fill(candidates.isinf(), 0)  # such a candidate has the weight 0, also in the gradient
+    finite = candidates.masked_fill(candidates.isinf(), 0)  # a candidate of -inf has weight 0, also in the gradient
     return vector, (weights * finite).sum(-1), chosen
 
 
 def choose(vectors: Tensor, candidates: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """
+    """Choose the best candidate of each cell, with the gradients of a softmax over the candidates (paper, Section 2.1).
+
     Args:
         vectors: ``(cells, candidates, size)``.
-        candidates: ``(cells, candidates)``, log-probabilities in nats. One that is -inf is not chosen.
-        noise: ``(cells, candidates)`` or None, added to the log-probabilities for the choice and its softmax only:
-            Gumbel noise samples the choice, -inf forbids a candidate. It gets no gradient. One candidate of every
-            cell has to stay finite.
+        candidates: ``(cells, candidates)``, log-probabilities in nats. A candidate of -inf is not chosen.
+        noise: ``(cells, candidates)`` or None. It is added to the log-probabilities for the choice and its softmax, but
+            not to those returned: Gumbel noise samples the choice, -inf forbids a candidate. Noise gets no gradient.
+            Each cell needs at least one finite candidate.
 
     Returns:
-        The chosen vectors ``(cells, size)``, their log-probabilities ``(cells,)`` and numbers ``(cells,)`` long, the
-        first of equal ones.
+        The chosen vectors ``(cells, size)``, their log-probabilities ``(cells,)`` and their numbers ``(cells,)`` long.
+        Of equal candidates the first is chosen.
+
+    Raises:
+        ValueError: if the shapes do not fit.
     """
     if vectors.shape[:2] != candidates.shape or noise is not None and noise.shape != candidates.shape:
         raise ValueError(
@@ -54,7 +60,7 @@ def _choice_kernel(
     vectors, candidates, noise, vector, log_prob, chosen, COUNT: tl.constexpr, SIZE: tl.constexpr,
     HAS_NOISE: tl.constexpr, BLOCK_COUNT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One cell."""
+    """A program chooses for one cell."""
     cell = tl.program_id(0).to(tl.int64)
     number, column = tl.arange(0, BLOCK_COUNT), tl.arange(0, BLOCK)
     logits = _logits(candidates, noise, cell * COUNT + number, number < COUNT, HAS_NOISE)
@@ -92,7 +98,7 @@ def _choice_backward_kernel(
     tl.store(grad_candidates + place, grad.to(grad_candidates.dtype.element_ty), mask=exists)
 
 
-def _options(vectors: Tensor, noise: Tensor | None) -> dict:
+def _options(vectors: Tensor, noise: Tensor | None) -> dict[str, Any]:
     _, count, size = vectors.shape
     block = power_of_2(size)
     return {
@@ -130,22 +136,24 @@ def _choose_backward(
 
 
 @_choose.register_fake
-def _(vectors, candidates, noise):
+def _(vectors: Tensor, candidates: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     cells, _, size = vectors.shape
     return vectors.new_empty(cells, size), candidates.new_empty(cells), candidates.new_empty(cells, dtype=torch.long)
 
 
 @_choose_backward.register_fake
-def _(to_vector, to_log_prob, vectors, candidates, noise, chosen):
+def _(
+    to_vector: Tensor, to_log_prob: Tensor, vectors: Tensor, candidates: Tensor, noise: Tensor | None, chosen: Tensor
+) -> tuple[Tensor, Tensor]:
     return torch.empty_like(vectors), torch.empty_like(candidates)
 
 
-def _save(ctx, inputs, output):
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs, output[2])
     ctx.mark_non_differentiable(output[2])
 
 
-def _differentiate(ctx, to_vector, to_log_prob, _):
+def _differentiate(ctx: Any, to_vector: Tensor, to_log_prob: Tensor, _: None) -> tuple[Tensor | None, ...]:
     return *_choose_backward(to_vector, to_log_prob, *ctx.saved_tensors), None
 
 

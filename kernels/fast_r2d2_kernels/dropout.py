@@ -1,7 +1,7 @@
-"""Dropout from a counter: a value's fate depends on the seed and the value's index alone, so no mask is stored.
+"""Dropout without a stored mask: the seed and the index of a value decide whether it is dropped.
 
-An index, modulo 2**32, is hashed twice under two keys from the seed, each time by MurmurHash3's finaliser; the
-value is dropped if the hash's 24 high bits, a fraction of one, lie below the probability.
+The index, modulo 2**32, is hashed twice with MurmurHash3's finaliser, under two keys from the seed. The 24 high bits of
+the hash are a fraction between 0 and 1; the value is dropped if this fraction is below the probability.
 """
 
 import torch
@@ -13,12 +13,13 @@ LOW_BITS = 0xFFFFFFFF
 
 
 def check_dropout(p: float) -> None:
+    """Raise a ValueError if the probability is out of range."""
     if not 0 <= p < 1:
         raise ValueError(f"dropout_p must be at least 0 and less than 1, got {p}")
 
 
 def dropout_of(module: nn.Dropout) -> tuple[float, int]:
-    """Probability and seed for a fused operation; the seed comes from torch's generator, so that runs repeat."""
+    """The probability and the seed for a fused op. The seed comes from torch's generator, so runs are repeatable."""
     if not module.training or not module.p:
         return 0.0, 0
     return module.p, int(torch.randint(2**31, ()))
@@ -33,7 +34,7 @@ def _mix(bits):
 
 @triton.jit
 def dropout_factor(index, seed, p):
-    """0 where the value of this index is dropped, ``1 / (1 - p)`` where it is kept; float32."""
+    """The float32 factor of the value with this index: 0 if it is dropped, ``1 / (1 - p)`` if it is kept."""
     seed = tl.cast(seed, tl.int64)
     first_key = _mix(seed.to(tl.uint32) ^ 0x9E3779B9)
     second_key = _mix(first_key ^ (seed >> 32).to(tl.uint32))
@@ -43,7 +44,7 @@ def dropout_factor(index, seed, p):
 
 
 def dropout_factor_reference(like: Tensor, seed: int, p: float) -> Tensor:
-    """The factors of every value of a tensor, in its shape and dtype; index 0 is its first value."""
+    """The factors of all values of a tensor, in its shape and dtype. The first value has index 0."""
 
     def mix(bits: Tensor) -> Tensor:
         bits = ((bits ^ (bits >> 16)) * 0x85EBCA6B) & LOW_BITS

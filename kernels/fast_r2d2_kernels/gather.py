@@ -1,8 +1,10 @@
-"""The input of a batch of compositions: task tokens repeated, then the left and the right children's vectors.
+"""The input of a batch of compositions: repeated task tokens, then the vectors of the left and the right children.
 
-A node may be the child of many compositions. Its gradient is summed over them in order, without atomic additions,
-so that training on a GPU can be repeated to the bit.
+A node may be the child of many compositions. Its gradient is summed over them in order, without atomic additions, so
+that training on a GPU is bitwise repeatable.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,14 +19,18 @@ def gather_children_reference(nodes: Tensor, tasks: Tensor, left: Tensor, right:
 
 
 def gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """
+    """Gather the input tokens of compositions.
+
     Args:
-        nodes: ``(num_nodes, size)``.
-        tasks: ``(tasks, size)``.
-        left, right: ``(compositions,)`` long, rows of ``nodes``; not checked.
+        nodes: ``(num_nodes, size)``, the vectors of all nodes.
+        tasks: ``(tasks, size)``, the task tokens, the same for each composition.
+        left, right: ``(compositions,)`` long, the children as rows of ``nodes``; they are not checked.
 
     Returns:
         ``(tasks + 2, compositions, size)`` in the dtype of ``nodes``.
+
+    Raises:
+        ValueError: if the shapes do not fit.
     """
     if left.shape != right.shape or nodes.shape[1] != tasks.shape[1]:
         raise ValueError(f"shapes do not fit: {nodes.shape}, {tasks.shape}, {left.shape}, {right.shape}")
@@ -35,7 +41,7 @@ def gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -
 
 @triton.jit(do_not_specialize=["count"])
 def _gather_kernel(nodes, tasks, left, right, out, count, TASKS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    """All tokens of one composition."""
+    """A program copies all tokens of one composition."""
     composition = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < SIZE
@@ -52,7 +58,8 @@ def _gather_kernel(nodes, tasks, left, right, out, count, TASKS: tl.constexpr, S
 
 @triton.jit(do_not_specialize=["count"])
 def _gather_backward_kernel(upstream, nodes, order, grad, count, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    """The gradient of one node, by the program at its first place among ``count`` sorted uses."""
+    """Sum the gradient of a node over its uses. The ``count`` uses are sorted by node; the program at the first use of
+    a node does the work."""
     place = tl.program_id(0)
     node = tl.load(nodes + place)
     before = tl.load(nodes + place - 1, mask=place > 0, other=-1)
@@ -98,22 +105,22 @@ def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num
 
 
 @_gather_children.register_fake
-def _(nodes, tasks, left, right):
+def _(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
     return nodes.new_empty(len(tasks) + 2, len(left), nodes.shape[1])
 
 
 @_gather_children_backward.register_fake
-def _(upstream, left, right, num_nodes):
+def _(upstream: Tensor, left: Tensor, right: Tensor, num_nodes: int) -> Tensor:
     return upstream.new_zeros(num_nodes, upstream.shape[2])
 
 
-def _save(ctx, inputs, output):
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     nodes, tasks, *children = inputs
     ctx.num_nodes, ctx.task_dtype = len(nodes), tasks.dtype
     ctx.save_for_backward(*children)
 
 
-def _differentiate(ctx, upstream):
+def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
     of_nodes = _gather_children_backward(upstream, *ctx.saved_tensors, ctx.num_nodes)
     of_tasks = upstream[:-2].sum(1, dtype=torch.float32).to(ctx.task_dtype)
     return of_nodes, of_tasks, None, None

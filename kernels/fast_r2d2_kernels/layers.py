@@ -1,7 +1,7 @@
-"""Layers that stand in for a model's own, for Hugging Face's `kernels` library.
+"""A layer that replaces a model's own, for Hugging Face's library `kernels`.
 
-The library finds this package in the folder ``kernels/`` of a checkout, or in a repository on the Hub, and puts the
-layer's ``forward`` in the place of that of every composition layer of a model::
+The library finds this package in the folder ``kernels/`` of a checkout, or in a repository on the Hub. It replaces the
+``forward`` of each composition layer of a model::
 
     from kernels import LocalLayerRepository, Mode, kernelize, use_kernel_mapping
 
@@ -9,7 +9,7 @@ layer's ``forward`` in the place of that of every composition layer of a model::
     with use_kernel_mapping({"CompositionLayer": {"cuda": layer}}):
         kernelize(model, mode=Mode.TRAINING, device="cuda")
 
-A model needs this only where the package is not installed: where it is, ``config.composition_kernels`` chooses.
+This is needed only if the package is not installed. If it is, ``config.composition_kernels`` decides.
 """
 
 from functools import partial
@@ -24,12 +24,12 @@ from .residual_norm import residual_norm
 
 
 class CompositionLayer(nn.Module):
-    """`modeling_fast_r2d2.composition.CompositionLayer` by products without bias; all between them is fused.
+    """`modeling_fast_r2d2.composition.CompositionLayer` with matrix products without bias and fused ops between them.
 
-    It has no state. ``forward`` reads the members of the layer that it stands in for, which are annotated here.
+    It has no state. ``forward`` reads the members of the layer that it replaces; they are annotated here.
     """
 
-    has_backward = True  # and not can_torch_compile: drawing the seed of dropout breaks the graph
+    has_backward = True  # can_torch_compile is not set, since drawing the seed of dropout breaks the graph
 
     gradient_checkpointing: bool
     num_heads: int
@@ -44,11 +44,15 @@ class CompositionLayer(nn.Module):
     dropout: nn.Dropout
 
     def forward(self, hidden: Tensor, role_bias: Tensor, projected_tasks: Tensor | None = None) -> Tensor:
-        """
+        """Run the layer.
+
         Args:
-            hidden: ``(tokens, compositions, hidden_size)``, as is what is returned; the children come last.
-            role_bias: ``(tokens, 3 * hidden_size)``, added to each token's queries, keys and values.
-            projected_tasks: not used; the task tokens are projected with the others.
+            hidden: ``(tokens, compositions, hidden_size)``; the children come last.
+            role_bias: ``(tokens, 3 * hidden_size)``, added to the queries, keys and values of each token.
+            projected_tasks: not used; this layer projects the task tokens together with the others.
+
+        Returns:
+            ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
         """
         if self.gradient_checkpointing and self.training:  # as transformers does it in the layer's own forward
             return self._gradient_checkpointing_func(partial(composition_layer, self), hidden, role_bias)

@@ -1,8 +1,8 @@
-"""The nearest split points of greater rank on either side of every split point, by a tree of maxima.
+"""The nearest split points of greater rank on both sides of each split point, found in a tree of maxima.
 
-The tree is a heap: node 1 is the root, the children of node ``i`` are ``2 * i`` and ``2 * i + 1``, the ranks are the
-leaves, and a node holds the maximum of the leaves below it. A search climbs from a leaf until the neighbour on its
-side holds something greater, then descends to the nearest such leaf.
+The tree is stored as a heap: node 1 is the root, and the children of node ``i`` are ``2 * i`` and ``2 * i + 1``. The
+ranks are the leaves, and each node holds the maximum of the leaves below it. A search climbs from a leaf until the
+neighbour on the searched side holds a greater rank, then descends to the nearest leaf with a greater rank.
 """
 
 import torch
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, wrap_triton
 
-BLOCK = 256
-LARGEST_SUBTREE = 1024  # leaves of the part of the tree that one program fills
+BLOCK = 256  # positions per program of the search
+LARGEST_SUBTREE = 1024  # leaves of the subtree that one program fills
 
 
 def nearest_greater_reference(ranks: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The definition of `nearest_greater`, token by token."""
+    """The definition of `nearest_greater`, which searches from each token in turn."""
     fenced = [len(ranks), *ranks.tolist()]  # position -1 is a sentence end
 
     def search(token: int, step: int) -> list[int]:
@@ -28,22 +28,30 @@ def nearest_greater_reference(ranks: Tensor, count: int) -> tuple[Tensor, Tensor
             found.append(position)
         return found
 
-    left, right = ([search(token, step) for token in range(len(ranks))] for step in (-1, 1))
-    return tuple(torch.tensor(side, device=ranks.device).view(-1, count).t().contiguous() for side in (left, right))
+    def search_all(step: int) -> Tensor:
+        found = [search(token, step) for token in range(len(ranks))]
+        return torch.tensor(found, device=ranks.device).view(-1, count).t().contiguous()
+
+    return search_all(-1), search_all(1)
 
 
 def nearest_greater(ranks: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` nearest positions of greater rank to the left and to the right of every position.
+    """The ``count`` nearest positions of greater rank to the left and to the right of each position.
 
-    Time is ``num_tokens * count * log(num_tokens)`` whatever the ranks, memory two to four integers a token.
+    The time is ``num_tokens * count * log(num_tokens)`` for any ranks; the memory is two to four integers per token.
 
     Args:
-        ranks: ``(num_tokens,)`` long, distinct and less than ``num_tokens`` but at sentence ends, where they are
-            ``num_tokens``; the last position is a sentence end.
+        ranks: ``(num_tokens,)`` long. Ranks are distinct and less than ``num_tokens``, except at sentence ends, where
+            they are ``num_tokens``. The last position is a sentence end.
+        count: the number of positions to find on each side, at least 1.
 
     Returns:
-        Two ``(count, num_tokens)`` long tensors, nearest first. A search that has met a sentence end stays there, and
-        that of a sentence end begins there; position -1 is the end of a sentence that precedes the first.
+        Two ``(count, num_tokens)`` long tensors, for left and right, nearest first. A search stops at a sentence end,
+        which fills the remaining entries. A search from a sentence end gives that position itself. Position -1 stands
+        for a sentence end before the first token.
+
+    Raises:
+        ValueError: if ``count`` is below 1.
     """
     if count < 1:
         raise ValueError(f"count must be >= 1, got {count}")
@@ -64,7 +72,7 @@ def _maxima_kernel(heap, row, LEAVES: tl.constexpr, HEIGHT: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_tokens", "leaves", "height"])
 def _search_kernel(heap, found, num_tokens, leaves, height, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """A block of positions; programs are 0 on the second axis to search to the left, 1 to the right."""
+    """Search from a block of positions; program 0 on the second axis searches to the left, program 1 to the right."""
     to_right = tl.program_id(1)
     token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     rank = tl.load(heap + leaves + token, mask=token < num_tokens, other=0)
@@ -73,7 +81,7 @@ def _search_kernel(heap, found, num_tokens, leaves, height, COUNT: tl.constexpr,
         here = tl.load(heap + leaves + position, mask=(position >= 0) & (token < num_tokens), other=num_tokens)
         searches = here < num_tokens
         node = leaves + position
-        has_passed = tl.zeros_like(searches)  # whether it has crossed to a neighbour that holds something greater
+        has_passed = tl.zeros_like(searches)  # whether the search has crossed to a neighbour with a greater rank
         for _ in range(height):
             has_neighbour = ((node & 1) != to_right) & (node > 1) & searches & ~has_passed
             greatest = tl.load(heap + (node ^ 1), mask=has_neighbour, other=-1)
@@ -113,5 +121,5 @@ def _nearest_greater_both(ranks: Tensor, count: int) -> Tensor:
 
 
 @_nearest_greater_both.register_fake
-def _(ranks, count):
+def _(ranks: Tensor, count: int) -> Tensor:
     return ranks.new_empty(2, count, len(ranks))

@@ -1,11 +1,13 @@
-"""``logsumexp`` of many ranges of one tensor, each summed by itself: nothing outside a range enters its sum."""
+"""``logsumexp`` of many ranges of one tensor. Each range is summed separately: other values do not affect its sum."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .launch import on_device_of, operator, runs_fused, tl, triton, wrap_triton
 
-BLOCK = 256
+BLOCK = 256  # values that a program reads at once
 
 
 def range_logsumexp_reference(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
@@ -19,16 +21,20 @@ def range_logsumexp_reference(values: Tensor, first: Tensor, last: Tensor) -> Te
 def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
     """``logsumexp(values[first ... last])`` in nats, for many ranges.
 
-    Every range is read once a pass, by a program of its own. So the cost is the sum of the ranges' lengths: for the
-    spans of ``n`` tokens' tree ``n * log(n)`` when it is balanced and ``n * n / 2`` when it is a chain. Gradients are
-    added up atomically: their last bits may differ from run to run.
+    One program reads each range, so the time is proportional to the sum of the lengths: for the spans of a tree over
+    ``n`` tokens, ``n * log(n)`` if it is balanced and ``n * n / 2`` if it is a chain. Gradients are summed with atomic
+    additions, so their last bits may differ between runs.
 
     Args:
-        values: ``(num_values,)``; -inf is a value like any other.
-        first, last: ``(ranges,)`` long, ends of the ranges, inclusive; not checked. Empty ranges give -inf.
+        values: ``(num_values,)``; -inf is allowed.
+        first, last: ``(ranges,)`` long, the ends of the ranges, inclusive; they are not checked. An empty range gives
+            -inf.
 
     Returns:
-        ``(ranges,)`` float32.
+        ``(ranges,)`` float32; float64 for values in float64.
+
+    Raises:
+        ValueError: if the shapes do not fit.
     """
     if values.dim() != 1 or first.shape != last.shape:
         raise ValueError(f"shapes do not fit: {values.shape}, {first.shape}, {last.shape}")
@@ -39,7 +45,7 @@ def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
 
 @triton.jit
 def _range_logsumexp_kernel(values, first, last, out, BLOCK: tl.constexpr):
-    """One range, read twice: for its maximum, then for its sum relative to that."""
+    """A program reads one range twice: for its maximum, then for its sum relative to the maximum."""
     place = tl.program_id(0)
     start, stop = tl.load(first + place), tl.load(last + place) + 1
     highest = tl.full([BLOCK], float("-inf"), tl.float32)
@@ -59,7 +65,7 @@ def _range_logsumexp_kernel(values, first, last, out, BLOCK: tl.constexpr):
 
 @triton.jit
 def _range_logsumexp_backward_kernel(upstream, values, first, last, out, grad, BLOCK: tl.constexpr):
-    """One range: the softmax of its values."""
+    """A program computes the gradient of one range: the softmax of its values."""
     place = tl.program_id(0)
     start, stop = tl.load(first + place), tl.load(last + place) + 1
     arriving, total = tl.load(upstream + place), tl.load(out + place)
@@ -91,20 +97,20 @@ def _range_logsumexp_backward(upstream: Tensor, values: Tensor, first: Tensor, l
 
 
 @_range_logsumexp.register_fake
-def _(values, first, last):
+def _(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
     return values.new_empty(len(first), dtype=torch.float32)
 
 
 @_range_logsumexp_backward.register_fake
-def _(upstream, values, first, last, out):
+def _(upstream: Tensor, values: Tensor, first: Tensor, last: Tensor, out: Tensor) -> Tensor:
     return torch.empty_like(values, dtype=torch.float32)
 
 
-def _save(ctx, inputs, output):
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs, output)
 
 
-def _differentiate(ctx, upstream):
+def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
     grad = _range_logsumexp_backward(upstream, *ctx.saved_tensors)
     return grad.to(ctx.saved_tensors[0].dtype), None, None
 

@@ -1,7 +1,9 @@
-"""Bias, dropout, residual and layer norm in one pass: the end of both halves of a Transformer layer.
+"""Bias, dropout, residual and layer norm in one pass, as at the end of both halves of a Transformer layer.
 
-The backward pass needs the output and one reciprocal deviation a row; what was normalised is not kept.
+For the backward pass the op keeps its output and one reciprocal standard deviation per row, but not its input.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,21 +26,24 @@ def residual_norm_reference(
 def residual_norm(
     update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float = 0.0, seed: int = 0
 ) -> Tensor:
-    """``layer_norm(residual + dropout(update + bias))``, a layer norm without parameters.
+    """``layer_norm(residual + dropout(update + bias))``; the norm has no parameters.
 
     Args:
         update, residual: ``(..., size)``.
         bias: ``(size,)``.
         eps: added to the variance.
-        dropout_p: probability with which a value is dropped, in 0 ... 1, without 1.
-        seed: of dropout; the same seed drops the same values.
+        dropout_p: the probability that a value is dropped, at least 0 and less than 1.
+        seed: the seed of dropout; equal seeds drop the same values.
 
     Returns:
         ``(..., size)`` in the dtype of ``residual``.
+
+    Raises:
+        ValueError: if the shapes do not fit, or if ``dropout_p`` is out of range.
     """
     check_dropout(dropout_p)
     if update.shape != residual.shape:
-        raise ValueError(f"update and residual must have one shape, got {update.shape} and {residual.shape}")
+        raise ValueError(f"update and residual must have the same shape, got {update.shape} and {residual.shape}")
     if not runs_fused(update):
         return residual_norm_reference(update, bias, residual, eps, dropout_p, seed)
     return _residual_norm(update.contiguous(), bias.contiguous(), residual.contiguous(), eps, dropout_p, seed)[0]
@@ -49,7 +54,7 @@ def _residual_norm_kernel(
     update, bias, residual, out, reciprocal, eps, seed, p,
     SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One row."""
+    """A program normalises one row."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside, offsets = column < SIZE, row * SIZE + column
@@ -69,7 +74,8 @@ def _residual_norm_backward_kernel(
     upstream, out, reciprocal, grad_update, grad_residual, partial, rows, per_program, seed, p,
     SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Some rows, and their sum for the bias. Without dropout both addends have one gradient, written once."""
+    """A program computes the gradients of some rows and sums them for the bias. Without dropout, the update and the
+    residual have the same gradient, which is written once."""
     program = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < SIZE
@@ -109,7 +115,7 @@ def _residual_norm(
 def _residual_norm_backward(
     upstream: Tensor, out: Tensor, reciprocal: Tensor, update_dtype: torch.dtype, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of update (empty if it is that of residual), bias (float32) and residual."""
+    """The gradients of update, bias (float32) and residual. Without dropout the first is empty: it equals the third."""
     rows, size = reciprocal.numel(), out.shape[-1]
     per_program = rows_per_program(rows)
     programs = -(-rows // per_program)
@@ -127,24 +133,26 @@ def _residual_norm_backward(
 
 
 @_residual_norm.register_fake
-def _(update, bias, residual, eps, dropout_p, seed):
+def _(update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
     return torch.empty_like(residual), update.new_empty(update.shape[:-1], dtype=torch.float32)
 
 
 @_residual_norm_backward.register_fake
-def _(upstream, out, reciprocal, update_dtype, dropout_p, seed):
+def _(
+    upstream: Tensor, out: Tensor, reciprocal: Tensor, update_dtype: torch.dtype, dropout_p: float, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
     grad_update = out.new_empty(out.shape if dropout_p else [0], dtype=update_dtype)
     return grad_update, out.new_empty(out.shape[-1:], dtype=torch.float32), torch.empty_like(out)
 
 
-def _save(ctx, inputs, output):
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     update, bias, _, _, *ctx.dropout = inputs
     ctx.dtypes = update.dtype, bias.dtype
     ctx.save_for_backward(*output)
     ctx.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
 
 
-def _differentiate(ctx, upstream, _):
+def _differentiate(ctx: Any, upstream: Tensor, _: None) -> tuple[Tensor | None, ...]:
     update_dtype, bias_dtype = ctx.dtypes
     grads = _residual_norm_backward(upstream, *ctx.saved_tensors, update_dtype, *ctx.dropout)
     grad_update = grads[0] if ctx.dropout[0] else grads[2].to(update_dtype)
