@@ -184,7 +184,7 @@ def _keep_marks(row: dict[str, Any]) -> ReadSentence:
 
 
 def _set_aside_in_text(text: str, row: dict[str, Any]) -> ReadSentence:
-    """A text without its marks. Its words are then what stands between blanks and marks."""
+    """A text without its marks. Its words are the stretches of text between blanks and marks."""
     offsets = row["offsets"]
     kept, word_ids, bounds = set_aside(text, offsets, row["word_ids"])
     if not kept or len(kept) == len(offsets) == 1:  # the [UNK] of an empty text has no place in it

@@ -240,7 +240,7 @@ class BinaryTree:
 
 
 def escaped(word: str) -> str:
-    """The word as it is written in a bracketed tree: without blanks and brackets, and never empty."""
+    """The word in the form for a bracketed tree: without blanks and brackets, and never empty."""
     if word and not UNSAFE_IN_BRACKETS.search(word):
         return word
     return re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-") or "_"
