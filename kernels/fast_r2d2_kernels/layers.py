@@ -12,7 +12,9 @@ The library finds this package in the folder ``kernels/`` of a checkout, or in a
 This is needed only if the package is not installed. If it is, ``config.composition_kernels`` decides.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,7 +26,7 @@ from .residual_norm import residual_norm
 
 
 class CompositionLayer(nn.Module):
-    """`modeling_fast_r2d2.composition.CompositionLayer` with matrix products without bias and fused ops between them.
+    """`modeling_fast_r2d2.composition_layer.CompositionLayer` with fused ops between its matrix products.
 
     It has no state. ``forward`` reads the members of the layer that it replaces; they are annotated here.
     """
@@ -32,6 +34,7 @@ class CompositionLayer(nn.Module):
     has_backward = True  # can_torch_compile is not set, since drawing the seed of dropout breaks the graph
 
     gradient_checkpointing: bool
+    _gradient_checkpointing_func: Callable[..., Tensor]
     num_heads: int
     eps: float
     is_gelu: bool
@@ -54,17 +57,17 @@ class CompositionLayer(nn.Module):
         Returns:
             ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
         """
-        if self.gradient_checkpointing and self.training:  # as transformers does it in the layer's own forward
+        if self.gradient_checkpointing and self.training:  # as the layer's own forward does it
             return self._gradient_checkpointing_func(partial(composition_layer, self), hidden, role_bias)
         return composition_layer(self, hidden, role_bias)
 
 
-def composition_layer(layer: nn.Module, hidden: Tensor, role_bias: Tensor) -> Tensor:
-    """One layer of the composition stack: products without bias, and fused kernels for all between them.
+def composition_layer(layer: Any, hidden: Tensor, role_bias: Tensor) -> Tensor:
+    """Run one layer of the composition stack, with matrix products without bias and fused ops between them.
 
     Args:
-        layer: a composition layer, `modeling_fast_r2d2.composition_layer.CompositionLayer`, for its weights.
-        hidden, role_bias: as for `CompositionLayer.forward`, and returns what that does.
+        layer: a module with the members of `CompositionLayer`, such as the model's own composition layer.
+        hidden, role_bias: as for `CompositionLayer.forward`, which returns the same.
     """
     product = F.linear(hidden, layer.query_key_value.weight)
     attended = composition_attention(product, role_bias, layer.num_heads, *dropout_of(layer.attention_dropout))
