@@ -1,17 +1,17 @@
 """Pretrain parser and encoder together on raw text (paper, Section 4), on one CPU or on many GPUs.
 
-    python examples/pretrain.py --corpus text.txt.gz --output runs/mine --size tiny --cpu
-    accelerate launch --config_file examples/accelerate/8_gpus.yaml examples/pretrain.py --output runs/base \\
+    python examples/pretrain.py --corpus text.txt.gz --output_dir runs/mine --size tiny --use_cpu
+    accelerate launch --config_file examples/accelerate/8_gpus.yaml examples/pretrain.py --output_dir runs/base \\
         --corpus Salesforce/wikitext --corpus_config wikitext-103-raw-v1 --sentence_rule wikitext --clean_wikitext
 
     texts ── lines ── sentences ── ids, word spans (cached) ── plan of the epoch ── steps ──► losses, update
       │                                                                                          │
       └─ texts.py        corpus.py                batches.py, streaming.py            step.py, loop.py, state.py
 
-    python examples/pretrain.py --recipe examples/recipes/english.yaml --output runs/english
+    python examples/pretrain.py --recipe examples/recipes/english.yaml --output_dir runs/english
 
 A recipe is a file of options and, where settings change while the run goes, of stages; the command line has the last
-word. The same command goes on from the newest checkpoint of its ``--output``, and ends with a model in
+word. The same command goes on from the newest checkpoint of its ``--output_dir``, and ends with a model in
 ``<output>/model``.
 """
 
@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     if checkpoint := run.checkpoints.newest_good():
         go_on(run, checkpoint)
         run.display.say(f"going on from {checkpoint}")
-    if options.output.tracker != "none":
+    if options.output.report_to != "none":
         accelerator.init_trackers("logs", config={name: str(value) for name, value in options.as_flat_dict().items()})
     run.display.start(run.progress.step)
     is_over = train(run)
@@ -89,7 +89,7 @@ def greet(run: Run, data, unigram: dict[str, float]) -> None:
 
 def finish(run: Run, unigram: dict[str, float]) -> Path:
     """Write the model folder: weights, tokenizer, curves and card; whole or not at all."""
-    final = Path(run.options.output.output) / "model"
+    final = Path(run.options.output.output_dir) / "model"
     aside = final.with_name(".model.part")
     shutil.rmtree(aside, ignore_errors=True)
     figures = run.best.figures
@@ -104,9 +104,10 @@ def finish(run: Run, unigram: dict[str, float]) -> Path:
     (aside / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     os.rename(aside, final)
-    if name := run.options.output.push_to_hub:
-        HfApi().create_repo(name, exist_ok=True)
-        run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=name, folder_path=final)}")
+    output = run.options.output
+    if output.push_to_hub:
+        HfApi().create_repo(output.hub_model_id, exist_ok=True)
+        run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=output.hub_model_id, folder_path=final)}")
     return final
 
 

@@ -55,7 +55,7 @@ def test_the_readmes_pretraining_makes_a_model_that_parses(tmp_path):
     [command] = re.findall(r"python examples/(pretrain.py .* my-texts/ .*)", readme)
     command = command.replace("my-texts/", str(tmp_path / "my-texts")).replace("runs/mine", str(tmp_path / "run"))
     command = command.replace("some-other-text.txt", str(tmp_path / "my-texts" / "one.txt"))
-    result = run(*command.split(), "--vocab_size", "60", "--max_steps", "3", "--evaluate_steps", "2")
+    result = run(*command.split(), "--vocab_size", "60", "--max_steps", "3", "--eval_steps", "2")
     assert result.returncode == 0, result.stderr
     assert "validation LM" in result.stdout and "parser:" in (tmp_path / "run" / "trees.txt").read_text()
     parsed = run("parse.py", "the dog sat .", "--checkpoint", str(tmp_path / "run" / "model"))

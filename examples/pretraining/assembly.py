@@ -49,10 +49,10 @@ class Data:
 
 
 def make_accelerator(options: Options) -> Accelerator:
-    tracker = options.output.tracker
+    output = options.output
     return Accelerator(
-        mixed_precision=options.training.mixed_precision, cpu=options.training.cpu,
-        log_with=None if tracker == "none" else tracker, project_dir=options.output.output,
+        mixed_precision=options.training.mixed_precision, cpu=options.training.use_cpu,
+        log_with=None if output.report_to == "none" else output.report_to, project_dir=output.output_dir,
         kwargs_handlers=[
             DistributedDataParallelKwargs(gradient_as_bucket_view=True),
             InitProcessGroupKwargs(timeout=timedelta(days=1)),  # others wait while the main process reads the corpus
@@ -63,9 +63,9 @@ def make_accelerator(options: Options) -> Accelerator:
 def read_data(options: Options, accelerator: Accelerator) -> Data:
     """Read and encode all text; make the run's folder when all is well. The main process goes first, and caches."""
     check_arguments(options.stages, FastR2D2ForPreTraining.forward)
-    folder = Path(options.output.output)
+    folder = Path(options.output.output_dir)
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
-    settings = options.that_matter() | processes
+    settings = options.that_decide_weights() | processes
     with accelerator.main_process_first():
         check_folder(folder, settings)
         texts = read_texts(options.data)
@@ -82,7 +82,7 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             begin(folder, settings, tokenizer)
         counts = read_counts(folder, texts, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
-        raise ValueError(f"{folder} is not seen by all machines; --output must be on a disk that they share")
+        raise ValueError(f"{folder} is not seen by all machines; --output_dir must be on a disk that they share")
     return Data(texts, tokenizer, corpus, *validation, counts)
 
 
@@ -136,7 +136,7 @@ def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tup
 def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     """Model, optimizer, epochs and what watches them."""
     training, output = options.training, options.output
-    limits = Limits(training.sentences_per_batch, training.tokens_per_batch)
+    limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     set_seed(training.seed)
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
     model.config.punctuation = "keep" if options.data.keep_punctuation else "aside"
@@ -145,12 +145,12 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     teacher = make_teacher(data, options, accelerator)
     evaluation = Evaluation(
         accelerator, model, data.tokenizer, limits, data.validation, texts_to_draw(data, options),
-        make_scorer(data, options, model, teacher), Path(output.output) / "trees.txt",
+        make_scorer(data, options, model, teacher), Path(output.output_dir) / "trees.txt",
     )  # fmt: skip
     epochs = make_epochs(options, accelerator, data, limits)
     plan = make_plan(options, epochs, limits)
-    num_steps = plan.num_steps or training.max_steps or training.epochs * len(epochs.plan(0))
-    if training.compile:
+    num_steps = plan.num_steps or training.max_steps or training.num_train_epochs * len(epochs.plan(0))
+    if training.torch_compile:
         model.model.composition.compile(dynamic=True)
     optimizer = make_optimizer(model, training)
     schedule = make_schedule(optimizer, training.warmup_steps, num_steps, plan)
@@ -160,8 +160,8 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     set_seed(training.seed + 1, device_specific=True)  # noise and dropout of a process are its own
     return Run(
         accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, plan, guide, num_steps, evaluation,
-        Checkpoints(Path(output.output) / "checkpoints", output.keep_checkpoints, accelerator),
-        Best(Path(output.output) / "best", output.best_by),
+        Checkpoints(Path(output.output_dir) / "checkpoints", output.save_total_limit, accelerator),
+        Best(Path(output.output_dir) / "best", output.metric_for_best_model),
         Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
         window_size,
     )  # fmt: skip
@@ -188,7 +188,9 @@ def make_plan(options: Options, epochs: PlannedEpochs | StreamedEpochs, limits: 
     """The recipe's stages on the run's own batches."""
 
     def tokens_per_step(stage: Stage) -> float:
-        return epochs.tokens_per_step(replace(limits, tokens=stage.at(0).tokens_per_batch or limits.tokens))
+        return epochs.tokens_per_step(
+            replace(limits, tokens=stage.at(0).per_device_train_batch_tokens or limits.tokens)
+        )
 
     return Plan(options.stages, tokens_per_step)
 
@@ -199,7 +201,7 @@ def make_teacher(data: Data, options: Options, accelerator: Accelerator) -> Coun
 
 def make_scorer(data: Data, options: Options, model, teacher: CountTeacher | None) -> TreebankScorer | None:
     gold = make_gold_trees(options.data)
-    number, tokens = options.data.treebank_sentences, options.training.tokens_per_batch
+    number, tokens = options.data.treebank_sentences, options.training.per_device_train_batch_tokens
     return TreebankScorer(gold, model, data.tokenizer, teacher, number, tokens) if gold else None
 
 
@@ -210,11 +212,11 @@ def make_gold_trees(data: DataOptions) -> list[LabelledTree]:
 def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):
     """Steps of a corpus that is there, or that is read as training goes."""
     training, collate = options.training, CollatorWithBounds(data.tokenizer)
-    share = Share(accelerator.process_index, accelerator.num_processes, training.accumulation)
+    share = Share(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
         encode = line_encoder(data.tokenizer, options.data)
         return StreamedEpochs(data.texts, encode, training.seed, limits, share, collate, options.data.shuffle_buffer)
-    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, options.data.num_workers)
+    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, options.data.dataloader_num_workers)
 
 
 def describe(corpus: Corpus | None) -> dict[str, int]:

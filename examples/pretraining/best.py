@@ -39,5 +39,7 @@ class Best:
             shutil.rmtree(aside, ignore_errors=True)
             model.save_pretrained(aside)
             tokenizer.save_pretrained(aside)
-            (aside / "evaluation.json").write_text(json.dumps(figures | {"best_by": self.by}), encoding="utf-8")
+            (aside / "evaluation.json").write_text(
+                json.dumps(figures | {"metric_for_best_model": self.by}), encoding="utf-8"
+            )
             publish(aside, self.folder)

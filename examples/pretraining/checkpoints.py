@@ -60,7 +60,7 @@ class Checkpoints:
             problems.append(f"{checkpoint} is damaged: {problem}")
             logger.warning(f"{problems[-1]}; trying the one before it")
         if problems:
-            return ValueError(f"no checkpoint is good. {'. '.join(problems)}. To start anew, give another --output")
+            return ValueError(f"no checkpoint is good. {'. '.join(problems)}. To start anew, give another --output_dir")
         return None
 
     def _all(self) -> list[Path]:

@@ -71,12 +71,15 @@ class Run:
     def limits(self) -> Limits:
         """Of the next step's batches."""
         training = self.options.training
-        return Limits(training.sentences_per_batch, self.settings.tokens_per_batch or training.tokens_per_batch)
+        return Limits(
+            training.per_device_train_batch_size,
+            self.settings.per_device_train_batch_tokens or training.per_device_train_batch_tokens,
+        )
 
     @property
     def is_over(self) -> bool:
         limit = self.plan.num_steps or self.options.training.max_steps
-        return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.epochs
+        return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.num_train_epochs
 
 
 def train(run: Run) -> bool:
@@ -173,13 +176,13 @@ def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> No
 def look(run: Run) -> None:
     """Show the step; every so often close a point of the curves or evaluate."""
     progress, output = run.progress, run.options.output
-    if progress.step % output.log_steps == 0:
+    if progress.step % output.logging_steps == 0:
         rates = {f"{name}_learning_rate": rate for name, rate in learning_rates(run.optimizer).items()}
         stage = {"stage": run.plan.number(progress.step - 1) + 1} if run.plan.stages else {}
         point = progress.end_point(rates | stage)
         run.accelerator.log({key: value for key, value in point.items() if math.isfinite(value)}, step=progress.step)
         run.display.point(point)
-    if progress.step % output.evaluate_steps == 0:
+    if progress.step % output.eval_steps == 0:
         evaluate(run)
     run.display.advance()
 
@@ -202,7 +205,7 @@ def evaluate(run: Run) -> None:
 def write_evaluations(run: Run) -> None:
     """All figures so far, a JSON object a line, beside the checkpoints."""
     lines = [json.dumps(figures) for figures in run.progress.evaluations]
-    file = Path(run.options.output.output) / EVALUATIONS
+    file = Path(run.options.output.output_dir) / EVALUATIONS
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

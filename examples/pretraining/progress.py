@@ -15,8 +15,8 @@ class Progress:
         skipped: steps left out for losses that were not finite, ``skipped_in_a_row`` since the last good one.
         left_out: too long sentences of a stream; those of a corpus that is there are counted in ``corpus``.
         corpus: sentences and tokens of the corpus, to notice another one.
-        curve: a point every ``log_steps``, means over those steps.
-        evaluations: a point every ``evaluate_steps``.
+        curve: a point every ``logging_steps``, means over those steps.
+        evaluations: a point every ``eval_steps``.
     """
 
     step: int = 0

@@ -78,13 +78,14 @@ def model_card(
 ) -> str:
     """Markdown with the hub's header; the figures are the run's own, ``last`` those of the weights that it left."""
     output = options.output
-    place = output.push_to_hub or str(Path(output.output) / "model")
+    place = output.hub_model_id if output.push_to_hub else str(Path(output.output_dir) / "model")
     data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"], license=output.license,
                          pipeline_tag="feature-extraction")  # fmt: skip
+    best_metric = last.get("metric_for_best_model")
     rows = [
         ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
-        ("weights of", f"step {last['step']:,}, best by {last['best_by']}" if "best_by" in last else None),
+        ("weights of", f"step {last['step']:,}, best by {best_metric}" if best_metric else None),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
         ("too long sentences, left out", f"{progress.left_out + progress.corpus.get('too_long', 0):,}"),
         ("steps left out for losses that were not finite", f"{progress.skipped:,}"),
@@ -98,7 +99,7 @@ def model_card(
     ]  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
     return (
-        f"---\n{data.to_yaml()}\n---\n\n# {Path(options.output.output).name}\n\n"
+        f"---\n{data.to_yaml()}\n---\n\n# {Path(options.output.output_dir).name}\n\n"
         "A [Fast-R2D2](https://arxiv.org/abs/2203.00281) model: a parser and a recursive encoder, pretrained together "
         f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    {command}\n\n"
         f"{USAGE.format(place=place)}\nAll settings:\n\n```json\n"

@@ -8,6 +8,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 SETTINGS, TOKENIZER = "run.json", "tokenizer"
 UNFINISHED = {TOKENIZER, f".{SETTINGS}.part"}  # what `begin` may leave when it is killed
+FORMER_NAMES = {  # of options, in versions before they had transformers' names
+    "sentences_per_batch", "tokens_per_batch", "accumulation", "epochs", "compile", "cpu", "best_by", "evaluate_steps",
+}  # fmt: skip
 
 
 def check_folder(folder: Path, settings: dict) -> None:
@@ -15,15 +18,20 @@ def check_folder(folder: Path, settings: dict) -> None:
     if (folder / SETTINGS).exists():
         _compare(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8")), settings)
     elif folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - UNFINISHED):
-        raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new one as --output")
+        raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new one as --output_dir")
 
 
 def _compare(folder: Path, old: dict, new: dict) -> None:
+    if former := sorted(FORMER_NAMES & old.keys()):
+        raise ValueError(
+            f"{folder} holds a run of an earlier version, whose options had other names: {', '.join(former)}. This "
+            "version cannot resume it; begin with another --output_dir, or give one of its checkpoints as --model"
+        )
     changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
     if changed:
         raise ValueError(
             f"{folder} holds a run of other settings: {'; '.join(changed)}. Give the same settings to go on, or "
-            "another --output; to begin another run from its weights, give one of its checkpoints as --model"
+            "another --output_dir; to begin another run from its weights, give one of its checkpoints as --model"
         )
 
 

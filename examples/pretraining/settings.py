@@ -28,7 +28,7 @@ class Settings:
         learning_rate, parser_learning_rate: as they are, without warm-up and decay of the options.
         window_size: of the charts.
         tree_weight: of the tree loss.
-        tokens_per_batch: as the option.
+        per_device_train_batch_tokens: as the option.
     """
 
     chart_scores: str = "parser"
@@ -43,7 +43,7 @@ class Settings:
     parser_learning_rate: float | None = None
     window_size: int | None = None
     tree_weight: float = 1.0
-    tokens_per_batch: int | None = None
+    per_device_train_batch_tokens: int | None = None
 
     @property
     def share_of_counts(self) -> float:

@@ -38,7 +38,7 @@ def go_on(run, checkpoint: Path) -> None:
     progress = Progress(**json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
     if progress.corpus != run.progress.corpus:
         raise ValueError(f"the corpus has changed since {checkpoint}: it was {progress.corpus}, now it is "
-                         f"{run.progress.corpus}; bring the old one back, or give another --output")  # fmt: skip
+                         f"{run.progress.corpus}; bring the old one back, or give another --output_dir")  # fmt: skip
     model = accelerator.unwrap_model(run.model)
     load_model(model, checkpoint / "model.safetensors")
     state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)

@@ -33,7 +33,7 @@ def test_the_best_is_kept_whatever_a_killed_process_left(tmp_path):
             (tmp_path / ".best.new").mkdir()
         best.offer({"step": step, "f1": f1}, Saved(f"model-{step}"), Saved("tokenizer"))
         if step == 5:
-            assert best.figures == {"step": 2, "f1": 50.0, "best_by": "f1"}
+            assert best.figures == {"step": 2, "f1": 50.0, "metric_for_best_model": "f1"}
     assert best.figures["step"] == 6 and not damage(best.folder)
     assert {path.name for path in best.folder.glob("*.txt")} == {"model-6.txt", "tokenizer.txt"}
     lowest = Best(tmp_path / "lowest", "validation_lm_loss")
@@ -94,7 +94,7 @@ def test_a_damaged_one_is_reported_and_the_one_before_it_used(checkpoints, caplo
 def test_when_all_are_damaged_nothing_is_begun_anew(checkpoints):
     checkpoints.save(1, write("one"))
     (checkpoints.folder / "checkpoint-000000001" / "weights").write_text("")
-    with pytest.raises(ValueError, match="no checkpoint is good.*give another --output"):
+    with pytest.raises(ValueError, match="no checkpoint is good.*give another --output_dir"):
         checkpoints.newest_good()
 
 
@@ -130,6 +130,14 @@ def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
     assert begun_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
     with pytest.raises(ValueError, match="run of other settings: seed was 0, now 1"):
         check_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
+
+
+def test_a_folder_of_a_version_with_other_option_names_is_refused(tmp_path, tokenizer):
+    begin(tmp_path, {"seed": 0, "sentences_per_batch": 64, "epochs": 10}, tokenizer)
+    with pytest.raises(ValueError) as error:
+        check_folder(tmp_path, {"seed": 0, "per_device_train_batch_size": 64, "num_train_epochs": 10})
+    assert "an earlier version, whose options had other names: epochs, sentences_per_batch" in str(error.value)
+    assert "begin with another --output_dir, or give one of its checkpoints as --model" in str(error.value)
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path):

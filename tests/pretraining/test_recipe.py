@@ -17,7 +17,7 @@ options:
   corpus: [a.txt, b.txt]
   size: tiny
   learning_rate: 2e-3
-  cpu: true
+  use_cpu: true
   treebank: null
 stages:
   - name: copy
@@ -33,7 +33,7 @@ stages:
   - tokens: 1_000
     window_size: 3
 """
-KNOWN = {"corpus", "size", "learning_rate", "cpu", "treebank", "recipe"}
+KNOWN = {"corpus", "size", "learning_rate", "use_cpu", "treebank", "recipe"}
 
 
 def read(text, tmp_path):
@@ -44,7 +44,7 @@ def read(text, tmp_path):
 def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
     recipe = read(RECIPE, tmp_path)
     assert recipe.arguments() == ["--corpus", "a.txt", "b.txt", "--size", "tiny", "--learning_rate", "2e-3",
-                                  "--cpu", "True"]  # fmt: skip
+                                  "--use_cpu", "True"]  # fmt: skip
     plan = Plan(recipe.stages, lambda stage: 95.0)
     assert plan.num_steps == 10 + 4 + 11  # 1,000 tokens in steps of 95, rounded
     taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
@@ -116,20 +116,20 @@ def test_a_missing_file_is_named():
 
 
 def test_the_recipe_for_punctuation_is_good():
-    given = ["--recipe", str(RECIPES / "punctuation.yaml"), "--model", "m", "--corpus", "mine.txt", "--output", "out"]
-    options = parse_options(given)
+    given = ["--recipe", str(RECIPES / "punctuation.yaml"), "--model", "m", "--corpus", "mine.txt"]
+    options = parse_options([*given, "--output_dir", "out"])
     [settings] = {Plan(options.stages, lambda stage: 2000.0).at(step).choice_scores for step in (0, 300, 749)}
     assert settings == "snapshot" and not options.need_counts and not options.data.keep_punctuation
 
 
 @pytest.mark.parametrize("name", ["paper", "english", "chinese"])
 def test_the_recipes_of_the_examples_are_good(name):
-    given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output", "out", "--seed", "3"]
+    given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output_dir", "out", "--seed", "3"]
     options = parse_options(given)
     assert options.data.corpus == ["mine.txt"] and options.training.seed == 3  # the command line has the last word
     assert options.need_counts == (name != "paper") and options.training.parser_learning_rate == 1e-2
     if name == "paper":
-        assert options.stages == () and (options.model.size, options.training.epochs) == ("base", 60)
+        assert options.stages == () and (options.model.size, options.training.num_train_epochs) == ("base", 60)
     else:
         plan = Plan(options.stages, lambda stage: 2000.0)
         warm_up, copy, *_ = plan.stages
