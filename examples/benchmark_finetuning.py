@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 
 from glue.data import read_task
 from glue.tasks import find_task
-from glue.training import encode
+from glue.training import tokenize_rows
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForSequenceClassification, bundled_checkpoint, parameter_groups
 from pretraining.options import SIZES
 from tokenization_fast_r2d2 import task_token_ids
@@ -27,7 +27,7 @@ OBJECTIVES = {
 }
 
 
-class Subject:
+class TrainedModel:
     """A model in training."""
 
     def __init__(self, model: torch.nn.Module, groups):
@@ -40,23 +40,23 @@ class Subject:
             self.optimizer.zero_grad()
 
 
-def make_subjects(options: argparse.Namespace, tokenizer) -> dict[str, Subject]:
+def make_models(options: argparse.Namespace, tokenizer) -> dict[str, TrainedModel]:
     sizes = {"vocab_size": 30522, "num_labels": 2}
-    subjects = {}
+    models = {}
     for name, weights in OBJECTIVES.items():
         set_seed(0)
         config = FastR2D2Config(**SIZES[options.size], **sizes, **weights, **task_token_ids(tokenizer))
         model = FastR2D2ForSequenceClassification(config)
-        subjects[name] = Subject(model, parameter_groups(model))
+        models[name] = TrainedModel(model, parameter_groups(model))
     names = ("hidden_size", "num_attention_heads", "intermediate_size")
     same = {name: getattr(config, name) for name in names}
     bert = BertForSequenceClassification(BertConfig(**same, num_hidden_layers=3 * config.num_hidden_layers, **sizes))
-    return {"BERT": Subject(bert, bert.parameters()), **subjects}
+    return {"BERT": TrainedModel(bert, bert.parameters()), **models}
 
 
 def make_batches(options: argparse.Namespace, tokenizer) -> list[dict[str, torch.Tensor]]:
     """As `Trainer` draws them: at random, or of like length."""
-    rows = encode(read_task(find_task(options.task), options.data)["train"], tokenizer, 200).shuffle(seed=0)
+    rows = tokenize_rows(read_task(find_task(options.task), options.data)["train"], tokenizer, 200).shuffle(seed=0)
     rows = rows.select(range(options.batches * options.batch_size))
     if options.group_by_length:
         rows = rows.select(sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"])))
@@ -79,15 +79,13 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
-    batches, subjects = make_batches(options, tokenizer), make_subjects(options, tokenizer)
+    batches, models = make_batches(options, tokenizer), make_models(options, tokenizer)
     tokens, places = (sum(sum(f(batch)) for batch in batches) for f in (
         lambda batch: batch["attention_mask"].sum(1).tolist(), lambda batch: [batch["attention_mask"].numel()],
     ))  # fmt: skip
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {options.size} size, {options.task}: "
           f"{len(batches)} batches of {options.batch_size}, {tokens:,} tokens in {places:,} places")  # fmt: skip
-    times = medians(
-        {name: lambda subject=subject: subject.epoch(batches) for name, subject in subjects.items()}, options.repeats
-    )
+    times = medians({name: lambda model=model: model.epoch(batches) for name, model in models.items()}, options.repeats)
     for name, seconds in times.items():
         print(f"{name:28} {seconds:8.2f} s  {tokens / seconds:8,.0f} tokens/s  {seconds / times['BERT']:6.2f} x BERT")
 

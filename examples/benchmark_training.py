@@ -25,18 +25,18 @@ from transformers import AutoTokenizer, set_seed
 
 from modeling_fast_r2d2 import bundled_checkpoint
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from pretraining.batches import Limits, PlannedEpochs, Share
-from pretraining.corpus import encode_corpus
+from pretraining.batches import Limits, PlannedEpochs, ProcessShare
+from pretraining.corpus import tokenize_corpus
 from pretraining.models import make_model
 from pretraining.options import SIZES, DataOptions, ModelOptions
 from pretraining.texts import read_texts
 from timing.checkout import check_checkout
 from timing.machine import describe_machine, describe_products
-from timing.steps import OWN, describe_turns, take_turns, workers_of
+from timing.steps import THIS_CHECKOUT, describe_turns, take_turns, workers_of
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids
 
 # Of a batch at most so many sentences and tokens; how many batches count, even so that each checkout begins as often.
-USUAL = {"tiny": (512, 2048, 10), "small": (512, 2048, 6), "base": (64, 1536, 4)}
+USUAL_BATCHES = {"tiny": (512, 2048, 10), "small": (512, 2048, 6), "base": (64, 1536, 4)}
 
 
 class Training:
@@ -51,9 +51,9 @@ class Training:
         size = ModelOptions(size=options.size, config_overrides=self.overrides)
         self.model = make_model(self.tokenizer, size, gradient_checkpointing)
         data = DataOptions(corpus=options.corpus, clean_wikitext=True)
-        corpus = encode_corpus(read_texts(data), self.tokenizer, data)
+        corpus = tokenize_corpus(read_texts(data), self.tokenizer, data)
         limits = Limits(options.sentences, options.tokens)
-        self.epochs = PlannedEpochs(corpus, 0, limits, Share(), DataCollatorForFastR2D2(self.tokenizer))
+        self.epochs = PlannedEpochs(corpus, 0, limits, ProcessShare(), DataCollatorForFastR2D2(self.tokenizer))
 
     def fields(self, size: str) -> dict:
         """Of the configuration, as a worker needs them beside the overrides."""
@@ -74,7 +74,7 @@ def measure_step(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         torch.save(batches, Path(folder) / "batches.pt")
         with workers_of(
-            [OWN, *filter(None, [options.against])], fields=training.fields(options.size),
+            [THIS_CHECKOUT, *filter(None, [options.against])], fields=training.fields(options.size),
             overrides=training.overrides, batches=str(Path(folder) / "batches.pt"),
             gradient_checkpointing=options.gradient_checkpointing,
         ) as workers:  # fmt: skip
@@ -119,7 +119,7 @@ def measure_memory(options: argparse.Namespace) -> None:
     peaks = {}
     for gradient_checkpointing in (False, True):
         queue = context.Queue()
-        process = context.Process(target=_peak, args=(options, gradient_checkpointing, queue))
+        process = context.Process(target=_measure_peak, args=(options, gradient_checkpointing, queue))
         process.start()
         process.join()
         if process.exitcode:
@@ -131,7 +131,7 @@ def measure_memory(options: argparse.Namespace) -> None:
           f"the whole process {total:.2f} and {total_with:.2f} GiB, {total_with / total:.3f}")  # fmt: skip
 
 
-def _peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> None:
+def _measure_peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> None:
     training = Training(options, gradient_checkpointing)
     [batch] = training.batches(1)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -141,9 +141,9 @@ def _peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> N
     queue.put((peak - before, peak))
 
 
-def of_size(options: argparse.Namespace, size: str) -> argparse.Namespace:
+def options_of_size(options: argparse.Namespace, size: str) -> argparse.Namespace:
     """The options for one of the sizes, with what is usual for it where nothing was said."""
-    sentences, tokens, repeats = USUAL[size]
+    sentences, tokens, repeats = USUAL_BATCHES[size]
     most = torch.get_num_threads()
     usual = {
         "sentences": options.sentences or sentences, "tokens": options.tokens or tokens,
@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
     print(f"torch {torch.__version__}, {describe_machine('cpu')}, {describe_products('cpu', torch.float32)}")
     # Before anything is timed: measuring changes the number of threads.
-    for each in [of_size(options, size) for size in options.size]:
+    for each in [options_of_size(options, size) for size in options.size]:
         if options.only in (None, "step"):
             measure_step(each)
         if options.only in (None, "memory"):

@@ -114,12 +114,13 @@ def main(arguments: list[str] | None = None) -> None:
     teachers = [make_teacher(name, options, len(lines)) for name in options.teachers]
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
     trainer = Trainer(
-        student, settings, train_dataset=make_rows(lines, options, settings), callbacks=callbacks,
+        student, settings, train_dataset=make_dataset(lines, options, settings), callbacks=callbacks,
         data_collator=CollatorWithTrees(tokenizer, teachers),
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
-        print(f"the model is in {save(student, tokenizer, options.student, Path(settings.output_dir) / 'model')}")
+        folder = save_student(student, tokenizer, options.student, Path(settings.output_dir) / "model")
+        print(f"the model is in {folder}")
 
 
 def make_teacher(name: str, options: DistillationOptions, num_lines: int) -> FileTeacher | ParserTeacher:
@@ -130,7 +131,7 @@ def make_teacher(name: str, options: DistillationOptions, num_lines: int) -> Fil
     ))  # fmt: skip
 
 
-def make_rows(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:
+def make_dataset(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:
     """Lines of two or more words, with their numbers: batches of like length, in an order that the seed alone tells."""
     lengths = np.array([len(line.split()) for line in lines])
     [kept] = np.nonzero((lengths > 1) & (lengths <= options.max_words))
@@ -142,7 +143,7 @@ def make_rows(lines: list[str], options: DistillationOptions, settings: Training
     return Dataset.from_dict({"row": rows, "text": [lines[row] for row in rows]})
 
 
-def save(
+def save_student(
     student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, source: str, folder: Path
 ) -> Path:
     """The student's checkpoint with its new parser."""

@@ -34,7 +34,7 @@ from pretraining.loop import Run, train
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import read_recipe
 from pretraining.report import model_card, plot
-from pretraining.state import go_on
+from pretraining.state import resume
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
 
@@ -59,9 +59,9 @@ def main(arguments: list[str] | None = None) -> None:
     data = read_data(options, accelerator)
     run = make_run(options, accelerator, data)
     unigram = compare_with_unigrams(data)
-    greet(run, data, unigram)
+    print_overview(run, data, unigram)
     if checkpoint := run.checkpoints.newest_good():
-        go_on(run, checkpoint)
+        resume(run, checkpoint)
         run.display.say(f"going on from {checkpoint}")
     if options.output.report_to != "none":
         accelerator.init_trackers("logs", config={name: str(value) for name, value in options.as_flat_dict().items()})
@@ -69,13 +69,13 @@ def main(arguments: list[str] | None = None) -> None:
     is_over = train(run)
     run.display.close()
     if is_over and accelerator.is_main_process:
-        run.display.say(f"the model is in {finish(run, unigram)}")
+        run.display.say(f"the model is in {write_model(run, unigram)}")
     if not is_over:
         run.display.say(f"stopped and saved at step {run.progress.step:,}; the same command goes on")
     accelerator.end_training()
 
 
-def greet(run: Run, data, unigram: dict[str, float]) -> None:
+def print_overview(run: Run, data, unigram: dict[str, float]) -> None:
     model = run.accelerator.unwrap_model(run.model)
     run.display.say(
         f"{model.num_parameters():,} parameters on {run.accelerator.num_processes} x {run.accelerator.device}"
@@ -87,7 +87,7 @@ def greet(run: Run, data, unigram: dict[str, float]) -> None:
         run.display.say(f"{name.replace('_', ' ')}: {value:.3f} nats a token")
 
 
-def finish(run: Run, unigram: dict[str, float]) -> Path:
+def write_model(run: Run, unigram: dict[str, float]) -> Path:
     """Write the model folder: weights, tokenizer, curves and card; whole or not at all."""
     final = Path(run.options.output.output_dir) / "model"
     aside = final.with_name(".model.part")

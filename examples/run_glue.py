@@ -20,9 +20,9 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from glue.data import read_task
 from glue.options import FineTuningArguments, GlueOptions
-from glue.report import model_card, results, table, write_results
+from glue.report import collect_results, model_card, table, write_results
 from glue.tasks import Task, find_task
-from glue.training import evaluated, make_trainer
+from glue.training import evaluation_sets, make_trainer
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -46,7 +46,7 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
         settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
     with settings.main_process_first(desc="reading the task"):
         data = read_task(task, options.data)
-    first = evaluated(data)[0][0]
+    first = evaluation_sets(data)[0][0]
     settings.metric_for_best_model = f"eval_{first}_{options.encoding}_{task.metric}"
     settings.greater_is_better = True
     trainer = make_trainer(task, data, options, settings)
@@ -55,7 +55,7 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
         folder = Path(settings.output_dir) / "model"
         trainer.model.save_pretrained(folder)
         trainer.processing_class.save_pretrained(folder)
-    result = results(task, trainer, options, settings)
+    result = collect_results(task, trainer, options, settings)
     if settings.should_save:
         write_results(result, Path(settings.output_dir) / "results.json")
         place = trainer.hub_model_id if settings.push_to_hub else str(folder)

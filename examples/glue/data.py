@@ -59,7 +59,7 @@ def _from_file(task: Task, file: Path) -> Dataset:
     except (DatasetGenerationError, ValueError) as error:  # nothing but a header, or no table
         raise ValueError(f"{file} could not be read as a table with rows: {error.__cause__ or error}") from error
     first_line = 1 if task.header else 2
-    return _in_one_form(rows, task, task.columns, lambda row: f"{file}, line {row + first_line}")
+    return _normalised(rows, task, task.columns, lambda row: f"{file}, line {row + first_line}")
 
 
 def _header(file: Path) -> list[str]:
@@ -76,14 +76,14 @@ def _from_hub(task: Task, source: str) -> DatasetDict:
     if missing:
         raise ValueError(f"{source} has no split {', '.join(missing)} of {task.hub_name}, but {', '.join(splits)}")
     return DatasetDict({
-        name: _in_one_form(
+        name: _normalised(
             splits[split], task, task.hub_columns, lambda row, split=split: f"{source}, {split}, row {row}"
         )
         for split, name in names.items() if split in splits
     })  # fmt: skip
 
 
-def _in_one_form(rows: Dataset, task: Task, columns: tuple[str, ...], place: Callable[[int], str]) -> Dataset:
+def _normalised(rows: Dataset, task: Task, columns: tuple[str, ...], place: Callable[[int], str]) -> Dataset:
     missing = [name for name in columns if name not in rows.column_names]
     if missing:
         raise ValueError(f"no column {', '.join(missing)} at {place(0)}, but {', '.join(rows.column_names)}")
@@ -97,14 +97,14 @@ def _in_one_form(rows: Dataset, task: Task, columns: tuple[str, ...], place: Cal
         if not complete:
             raise ValueError(f"all rows lack a field, from {place(0)} on")
     given = list(rows[columns[-1]])
-    labels = [_number(task, given[row], place(row)) for row in complete]
+    labels = [_class_number(task, given[row], place(row)) for row in complete]
     rows = rows.select(complete)
     names = ("text", "text_pair")[: len(columns) - 1]
     rows = rows.select_columns(columns[:-1]).rename_columns(dict(zip(columns[:-1], names, strict=True)))
     return rows.add_column("label", labels)
 
 
-def _number(task: Task, label: str | int, place: str) -> int:
+def _class_number(task: Task, label: str | int, place: str) -> int:
     """Of a class, which files give by number or by name."""
     if label in task.classes:
         return task.classes.index(label)

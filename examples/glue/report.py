@@ -20,7 +20,7 @@ print(classify({example}))
 """
 
 
-def results(task: Task, trainer: Trainer, options: GlueOptions, arguments: FineTuningArguments) -> dict:
+def collect_results(task: Task, trainer: Trainer, options: GlueOptions, arguments: FineTuningArguments) -> dict:
     """Scores of each epoch and of the best one, whose weights the trainer holds at the end; times; settings."""
     epochs: dict[float, dict] = {}
     for entry in trainer.state.log_history:

@@ -32,7 +32,7 @@ class Task:
         return len(self.columns) == 3
 
 
-PAIR = ("sentence1", "sentence2", "label")
+PAIR_COLUMNS = ("sentence1", "sentence2", "label")
 
 TASKS = {
     task.name: task
@@ -42,7 +42,8 @@ TASKS = {
             ("sentence", "label"), ("sentence", "label"), header=("source", "label", "mark", "sentence"),
         ),
         Task("SST-2", "sst2", ("negative", "positive"), "accuracy", ("sentence", "label"), ("sentence", "label")),
-        Task("MRPC", "mrpc", ("not_equivalent", "equivalent"), "f1", ("#1 String", "#2 String", "Quality"), PAIR),
+        Task("MRPC", "mrpc", ("not_equivalent", "equivalent"), "f1", ("#1 String", "#2 String", "Quality"),
+             PAIR_COLUMNS),
         Task(
             "QQP", "qqp", ("not_duplicate", "duplicate"), "f1",
             ("question1", "question2", "is_duplicate"), ("question1", "question2", "label"),
@@ -52,7 +53,7 @@ TASKS = {
             ("sentence1", "sentence2", "gold_label"), ("premise", "hypothesis", "label"),
             evaluations=(("dev_matched", "validation_matched"), ("dev_mismatched", "validation_mismatched")),
         ),
-        Task("RTE", "rte", ("entailment", "not_entailment"), "accuracy", PAIR, PAIR),
+        Task("RTE", "rte", ("entailment", "not_entailment"), "accuracy", PAIR_COLUMNS, PAIR_COLUMNS),
     )
 }  # fmt: skip
 

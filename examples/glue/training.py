@@ -22,19 +22,20 @@ def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments:
     """A `Trainer` that knows nothing of Fast-R2D2: the two learning rates are the optimizer's, the two encodings those
     of two evaluation sets of the same rows."""
     set_seed(arguments.seed)  # a new head's weights are drawn now
-    tokenizer, model = load(task, options)
+    tokenizer, model = load_model_and_tokenizer(task, options)
     train = data["train"]
     if options.max_train_samples and options.max_train_samples < len(train):
         train = train.shuffle(seed=arguments.seed).select(range(options.max_train_samples))
+    sets = {name: tokenize_rows(rows, tokenizer, options.max_length) for name, rows in evaluation_sets(data)}
     evaluations = {
         f"{name}_{encoding}": rows.add_column("encoding", [encoding] * len(rows))
-        for name, rows in ((name, encode(rows, tokenizer, options.max_length)) for name, rows in evaluated(data))
+        for name, rows in sets.items()
         for encoding in SCORED_ENCODINGS
     }
     return Trainer(
         model,
         arguments,
-        train_dataset=encode(train, tokenizer, options.max_length),
+        train_dataset=tokenize_rows(train, tokenizer, options.max_length),
         eval_dataset=evaluations,
         processing_class=tokenizer,
         data_collator=CollatorWithEncoding(tokenizer),
@@ -50,12 +51,12 @@ def make_optimizer(model, arguments: FineTuningArguments) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, betas=betas, eps=arguments.adam_epsilon)
 
 
-def evaluated(data: DatasetDict) -> list[tuple[str, Dataset]]:
+def evaluation_sets(data: DatasetDict) -> list[tuple[str, Dataset]]:
     """All splits but the one that is trained on."""
     return [(name, rows) for name, rows in data.items() if name != "train"]
 
 
-def load(task: Task, options: GlueOptions):
+def load_model_and_tokenizer(task: Task, options: GlueOptions):
     """The checkpoint's tokenizer, and its model with a head for the task, new unless it has one for these classes."""
     model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
     try:
@@ -80,7 +81,7 @@ def load(task: Task, options: GlueOptions):
     return tokenizer, model
 
 
-def encode(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
+def tokenize_rows(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
     """Token ids, and types that tell the sentences of a pair apart. Text that is cut or blank is counted and said."""
 
     def encode_rows(batch: dict[str, list]) -> dict[str, list]:

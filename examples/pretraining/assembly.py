@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import LabelledTree
-from pretraining.batches import Limits, PlannedEpochs, Share
+from pretraining.batches import Limits, PlannedEpochs, ProcessShare
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
-from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
+from pretraining.corpus import Corpus, make_line_tokenizer, sentences_of, tokenize_corpus
 from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus
 from pretraining.display import Display
 from pretraining.evaluation import Evaluation, read_gold_trees, unigram_figures
@@ -27,7 +27,7 @@ from pretraining.models import begin_with_frequencies, make_model, make_tokenize
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
-from pretraining.run_folder import begin, begun_tokenizer, check_folder
+from pretraining.run_folder import check_run_folder, make_run_folder, read_tokenizer
 from pretraining.settings import Plan, Stage
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
@@ -67,19 +67,19 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
     settings = options.that_decide_weights() | processes
     with accelerator.main_process_first():
-        check_folder(folder, settings)
+        check_run_folder(folder, settings)
         texts = read_texts(options.data)
-        tokenizer = begun_tokenizer(folder) or make_tokenizer(
+        tokenizer = read_tokenizer(folder) or make_tokenizer(
             sentences_to_learn_from(texts, options.data), options.data, options.model
         )
-        corpus = None if options.data.streaming else encode_corpus(texts, tokenizer, options.data)
+        corpus = None if options.data.streaming else tokenize_corpus(texts, tokenizer, options.data)
         if corpus is None:
             check_stream(texts, tokenizer, options.data)
         validation = read_validation(tokenizer, options)
-        if accelerator.is_main_process and begun_tokenizer(folder) is None:
+        if accelerator.is_main_process and read_tokenizer(folder) is None:
             make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
             make_gold_trees(options.data)
-            begin(folder, settings, tokenizer)
+            make_run_folder(folder, settings, tokenizer)
         counts = read_counts(folder, texts, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
         raise ValueError(f"{folder} is not seen by all machines; --output_dir must be on a disk that they share")
@@ -90,7 +90,7 @@ def read_counts(
     folder: Path, texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
 ) -> UnitCounts | None:
     """Of the run's folder; where they are not there yet the main process puts them there. None if nobody asks."""
-    if not (options.data.treebank or options.need_counts):
+    if not (options.data.treebank or options.needs_counts):
         return None
     counts = UnitCounts.load(folder) if folder.exists() else None
     if counts is None:
@@ -108,9 +108,9 @@ def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions)
 
 def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:
     """Raise ValueError unless the beginning of a stream has a sentence to train on."""
-    encode = line_encoder(tokenizer, data)
+    tokenize = make_line_tokenizer(tokenizer, data)
     lines = itertools.islice(texts, data.shuffle_buffer)
-    if not any(sentence["input_ids"] for line in lines for sentence in encode([line["text"]])):
+    if not any(sentence["input_ids"] for line in lines for sentence in tokenize([line["text"]])):
         raise ValueError(f"no sentence of 1 to {data.max_length} tokens in the first {data.shuffle_buffer:,} lines of "
                          "the stream; --sentence_rule cuts lines into sentences")  # fmt: skip
 
@@ -118,10 +118,10 @@ def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, dat
 def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tuple[list[dict], list[str]]:
     """The first sentences of the validation files that are not too long, as features and as texts."""
     files = [name for source in options.data.validation or [] for name, *_ in files_of(source)]
-    encode, features, texts = line_encoder(tokenizer, options.data), [], []
+    tokenize, features, texts = make_line_tokenizer(tokenizer, options.data), [], []
     for line in read_sentences(files):
         sentences = sentences_of([line], options.data)
-        for feature, text in zip(encode([line]), sentences, strict=True):
+        for feature, text in zip(tokenize([line]), sentences, strict=True):
             if feature["input_ids"]:
                 features.append(feature)
                 texts.append(text)
@@ -135,7 +135,7 @@ def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tup
 
 def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     """Model, optimizer, epochs and what watches them."""
-    training, output = options.training, options.output
+    training, output, folder = options.training, options.output, Path(options.output.output_dir)
     limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     set_seed(training.seed)
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
@@ -144,9 +144,15 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
         begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
     teacher = make_teacher(data, options, accelerator)
     evaluation = Evaluation(
-        accelerator, model, data.tokenizer, limits, data.validation, texts_to_draw(data, options),
-        make_scorer(data, options, model, teacher), Path(output.output_dir) / "trees.txt",
-    )  # fmt: skip
+        accelerator=accelerator,
+        model=model,
+        tokenizer=data.tokenizer,
+        limits=limits,
+        validation=data.validation,
+        texts_to_draw=texts_to_draw(data, options),
+        scorer=make_scorer(data, options, model, teacher),
+        drawings=folder / "trees.txt",
+    )
     epochs = make_epochs(options, accelerator, data, limits)
     plan = make_plan(options, epochs, limits)
     num_steps = plan.num_steps or training.max_steps or training.num_train_epochs * len(epochs.plan(0))
@@ -159,12 +165,23 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     guide = Guide(teacher, accelerator.unwrap_model(model))
     set_seed(training.seed + 1, device_specific=True)  # noise and dropout of a process are its own
     return Run(
-        accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, plan, guide, num_steps, evaluation,
-        Checkpoints(Path(output.output_dir) / "checkpoints", output.save_total_limit, accelerator),
-        Best(Path(output.output_dir) / "best", output.metric_for_best_model),
-        Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
-        window_size,
-    )  # fmt: skip
+        accelerator=accelerator,
+        options=options,
+        tokenizer=data.tokenizer,
+        model=model,
+        optimizer=optimizer,
+        schedule=schedule,
+        epochs=epochs,
+        plan=plan,
+        guide=guide,
+        num_steps=num_steps,
+        evaluate=evaluation,
+        checkpoints=Checkpoints(folder / "checkpoints", output.save_total_limit, accelerator),
+        best=Best(folder / "best", output.metric_for_best_model),
+        display=Display(num_steps, accelerator.is_main_process),
+        progress=Progress(corpus=corpus_sizes(data.corpus)),
+        window_size=window_size,
+    )
 
 
 def texts_to_draw(data: Data, options: Options) -> list[str]:
@@ -212,14 +229,14 @@ def make_gold_trees(data: DataOptions) -> list[LabelledTree]:
 def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):
     """Steps of a corpus that is there, or that is read as training goes."""
     training, collate = options.training, CollatorWithBounds(data.tokenizer)
-    share = Share(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
+    share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
-        encode = line_encoder(data.tokenizer, options.data)
-        return StreamedEpochs(data.texts, encode, training.seed, limits, share, collate, options.data.shuffle_buffer)
+        tokenize = make_line_tokenizer(data.tokenizer, options.data)
+        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, options.data.shuffle_buffer)
     return PlannedEpochs(data.corpus, training.seed, limits, share, collate, options.data.dataloader_num_workers)
 
 
-def describe(corpus: Corpus | None) -> dict[str, int]:
+def corpus_sizes(corpus: Corpus | None) -> dict[str, int]:
     """Of a corpus, to tell it from another one."""
     if corpus is None:
         return {}

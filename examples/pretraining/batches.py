@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from pretraining.stopping import leave_signals_to_the_main_process
 
-Part = np.ndarray  # long, numbers of sentences
-POOL = 50  # steps in a pool: the larger, the less padding and the less random
+BatchPart = np.ndarray  # long, numbers of sentences
+STEPS_PER_POOL = 50  # more steps mean less padding and less randomness
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Share:
+class ProcessShare:
     """Which parts of a step are this process's, as a stride over processes."""
 
     process: int = 0
     num_processes: int = 1
-    accumulation: int = 1
+    gradient_accumulation_steps: int = 1
 
     @property
     def parts_per_step(self) -> int:
-        return self.num_processes * self.accumulation
+        return self.num_processes * self.gradient_accumulation_steps
 
-    def of(self, parts: list[Part]) -> list[Part]:
+    def select(self, parts: list[BatchPart]) -> list[BatchPart]:
         return parts[self.process :: self.num_processes]
 
 
@@ -62,7 +62,7 @@ class Step:
 
 def plan_epoch(
     lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
-) -> list[list[Part]]:
+) -> list[list[BatchPart]]:
     """Every sentence once, in steps of at most ``parts_per_step`` parts.
 
     Args:
@@ -70,7 +70,7 @@ def plan_epoch(
     """
     random = np.random.default_rng([epoch, *np.atleast_1d(seed).tolist()])
     order = random.permutation(len(lengths))
-    pool = POOL * limits.sentences * parts_per_step
+    pool = STEPS_PER_POOL * limits.sentences * parts_per_step
     pools = np.split(order, range(pool, len(order), pool))
     order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
     parts = cut(order, lengths, limits)
@@ -78,7 +78,7 @@ def plan_epoch(
     return [steps[i] for i in random.permutation(len(steps))]
 
 
-def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[Part]:
+def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[BatchPart]:
     """Consecutive sentences, as many to a part as fit; what does not fit begins the next."""
     starts, tokens = [0], 0
     for place, length in enumerate(lengths[order].tolist()):
@@ -92,7 +92,9 @@ def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[Part]:
 class StepDataset(Dataset):
     """The steps of an epoch as one process sees them."""
 
-    def __init__(self, sentences: Callable[[Part], list[dict]], steps: list[list[Part]], share: Share, collate):
+    def __init__(
+        self, sentences: Callable[[BatchPart], list[dict]], steps: list[list[BatchPart]], share: ProcessShare, collate
+    ):
         self.sentences, self.steps, self.share, self.collate = sentences, steps, share, collate
 
     def __len__(self) -> int:
@@ -100,7 +102,7 @@ class StepDataset(Dataset):
 
     def __getitem__(self, number: int) -> Step:
         parts = self.steps[number]
-        return make_step([self.sentences(part) for part in self.share.of(parts)], self.collate) or idle_step(
+        return make_step([self.sentences(part) for part in self.share.select(parts)], self.collate) or idle_step(
             self.sentences(parts[0][:1]), self.collate
         )
 
@@ -119,11 +121,11 @@ def idle_step(features: list[dict], collate) -> Step:
 class PlannedEpochs:
     """Epochs of a corpus whose lengths are known. Its ``limits`` may change from one epoch to another."""
 
-    def __init__(self, corpus, seed: int, limits: Limits, share: Share, collate, num_workers: int = 0):
+    def __init__(self, corpus, seed: int, limits: Limits, share: ProcessShare, collate, num_workers: int = 0):
         self.corpus, self.seed, self.limits, self.share = corpus, seed, limits, share
         self.collate, self.num_workers = collate, num_workers
 
-    def plan(self, epoch: int) -> list[list[Part]]:
+    def plan(self, epoch: int) -> list[list[BatchPart]]:
         return plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, self.share.parts_per_step)
 
     def tokens_per_step(self, limits: Limits) -> float:

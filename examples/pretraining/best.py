@@ -7,10 +7,10 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from pretraining.checkpoints import damage, publish
+from pretraining.checkpoints import find_damage, publish
 
 # Whether more is better, by the name that evaluations give a figure.
-IS_MORE_BETTER = {"f1": True, "validation_lm_loss": False}
+HIGHER_IS_BETTER = {"f1": True, "validation_lm_loss": False}
 
 
 class Best:
@@ -25,15 +25,15 @@ class Best:
     @property
     def figures(self) -> dict | None:
         """Of the evaluation whose weights are in the folder; None if there are none, or damaged ones."""
-        if self.by is None or damage(self.folder):
+        if self.by is None or find_damage(self.folder):
             return None
         return json.loads((self.folder / "evaluation.json").read_text(encoding="utf-8"))
 
-    def offer(self, figures: dict, model, tokenizer: PreTrainedTokenizerBase) -> None:
+    def keep_if_better(self, figures: dict, model, tokenizer: PreTrainedTokenizerBase) -> None:
         """Take the model if its evaluation is better than that in the folder; for the main process alone."""
         if self.by is None or not math.isfinite(figures[self.by]):
             return
-        before, sign = self.figures, 1 if IS_MORE_BETTER[self.by] else -1
+        before, sign = self.figures, 1 if HIGHER_IS_BETTER[self.by] else -1
         if before is None or sign * figures[self.by] > sign * before[self.by]:
             aside = self.folder.with_name(f".{self.folder.name}.new")
             shutil.rmtree(aside, ignore_errors=True)

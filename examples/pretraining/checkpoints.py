@@ -54,7 +54,7 @@ class Checkpoints:
     def _find(self) -> Path | ValueError | None:
         problems = []
         for checkpoint in self._all():
-            problem = damage(checkpoint)
+            problem = find_damage(checkpoint)
             if problem is None:
                 return checkpoint
             problems.append(f"{checkpoint} is damaged: {problem}")
@@ -90,7 +90,7 @@ def publish(aside: Path, final: Path) -> None:
     shutil.rmtree(replaced, ignore_errors=True)
 
 
-def damage(checkpoint: Path) -> str | None:
+def find_damage(checkpoint: Path) -> str | None:
     """What is wrong with a checkpoint's files, None if nothing."""
     try:
         listing = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))

@@ -53,7 +53,7 @@ class Corpus:
         return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*(columns[name] for name in COLUMNS), strict=True)]
 
 
-def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
+def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
     """Encode the lines of ``read_texts``; a second call with the same text, tokenizer and options reads a cache.
 
     Raises:
@@ -61,11 +61,11 @@ def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Data
     """
     # The rules of punctuation may change with this package: then caches end.
     # A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not.
-    what = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
+    cache_key = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
             data.keep_punctuation, data.max_length, COLUMNS, inspect.getsource(punctuation)]  # fmt: skip
     rows = texts.map(
-        partial(encode_column, encode=line_encoder(tokenizer, data)), batched=True, num_proc=data.num_proc,
-        remove_columns=texts.column_names, new_fingerprint=Hasher.hash(what), desc="tokenize",
+        partial(tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
+        remove_columns=texts.column_names, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
     )  # fmt: skip
     lengths = rows.data.column("length").to_numpy().astype(np.int64) if len(rows) else np.zeros(0, np.int64)
     is_too_long = lengths > data.max_length
@@ -78,25 +78,25 @@ def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Data
     return Corpus(rows, kept, lengths[kept], int(is_too_long.sum()))
 
 
-def encode_column(batch: dict[str, list[str]], encode: Callable) -> dict[str, list]:
-    sentences = encode(batch["text"])
+def tokenize_column(batch: dict[str, list[str]], tokenize: Callable) -> dict[str, list]:
+    sentences = tokenize(batch["text"])
     return {name: [sentence[name] for sentence in sentences] for name in (*COLUMNS, "length")}
 
 
-def line_encoder(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
+def make_line_tokenizer(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
     """Lines to sentences with the columns of `Corpus`; too long ones keep their length only."""
 
-    def encode(lines: Iterable[str]) -> list[dict]:
+    def tokenize(lines: Iterable[str]) -> list[dict]:
         sentences = sentences_of(lines, data)
         fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
         encoded = tokenize_sentences(tokenizer, list(itertools.compress(sentences, fits)))
         rows = (dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True))
         return [
-            _within(sentence, next(rows), data) if fit else _too_long(len(sentence))
+            _row_within_limit(sentence, next(rows), data) if fit else _row_of_too_long(len(sentence))
             for sentence, fit in zip(sentences, fits, strict=True)
         ]
 
-    return encode
+    return tokenize
 
 
 def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
@@ -104,20 +104,20 @@ def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
-def without_marks(sentence: str, row: dict) -> dict:
+def without_punctuation(sentence: str, row: dict) -> dict:
     """A sentence of `tokenize_sentences` without the punctuation between its words."""
     kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
     return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
             "bounds": bounds}  # fmt: skip
 
 
-def _within(sentence: str, row: dict, data: DataOptions) -> dict:
-    row = row | {"bounds": []} if data.keep_punctuation else without_marks(sentence, row)
+def _row_within_limit(sentence: str, row: dict, data: DataOptions) -> dict:
+    row = row | {"bounds": []} if data.keep_punctuation else without_punctuation(sentence, row)
     length = len(row["input_ids"])
     if length > data.max_length:
-        return _too_long(length)
+        return _row_of_too_long(length)
     return {name: row[name] for name in COLUMNS} | {"length": length}
 
 
-def _too_long(length: int) -> dict:
+def _row_of_too_long(length: int) -> dict:
     return {name: [] for name in COLUMNS} | {"length": length}

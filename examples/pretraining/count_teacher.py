@@ -28,8 +28,8 @@ from modeling_fast_r2d2.punctuation import is_mark
 from pretraining.corpus import CHARACTERS_PER_TOKEN, sentences_of
 from pretraining.options import DataOptions
 
-FILE = "unit_counts.safetensors"
-LINES = 50_000  # counted together: a row of the cache is three vocabularies long
+COUNTS_FILE = "unit_counts.safetensors"
+LINES_PER_BATCH = 50_000  # counted together: a row of the cache is three vocabularies long
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class UnitCounts:
 
     def save(self, folder: Path) -> None:
         """Whole or not at all."""
-        aside = folder / f".{FILE}.part"
+        aside = folder / f".{COUNTS_FILE}.part"
         save_file(vars(self), aside)
-        os.replace(aside, folder / FILE)
+        os.replace(aside, folder / COUNTS_FILE)
 
     @classmethod
     def load(cls, folder: Path) -> "UnitCounts | None":
         """What `save` left; None if nothing."""
-        return cls(**load_file(folder / FILE)) if (folder / FILE).exists() else None
+        return cls(**load_file(folder / COUNTS_FILE)) if (folder / COUNTS_FILE).exists() else None
 
 
 class CountTeacher:
@@ -121,11 +121,11 @@ def count_corpus(texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenize
     if data.streaming:
         rows = count({"text": [line["text"] for line in itertools.islice(texts, data.shuffle_buffer)]})
     else:
-        what = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
+        cache_key = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
                 data.keep_punctuation, data.max_length, "units", inspect.getsource(punctuation)]  # fmt: skip
         rows = texts.map(
-            count, batched=True, batch_size=LINES, num_proc=data.num_proc, remove_columns=texts.column_names,
-            new_fingerprint=Hasher.hash(what), desc="count units",
+            count, batched=True, batch_size=LINES_PER_BATCH, num_proc=data.num_proc, remove_columns=texts.column_names,
+            new_fingerprint=Hasher.hash(cache_key), desc="count units",
         )[:]  # fmt: skip
     return UnitCounts(*(np.sum(rows[name], axis=0, dtype=np.int64) for name in ("occurrences", "begins", "ends")))
 

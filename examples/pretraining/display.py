@@ -4,14 +4,14 @@ import sys
 
 from tqdm import tqdm
 
-NAMES = {
+FORMATS = {
     "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}", "tokens_per_second": "{:,.0f} tokens/s",
     "choice_loss": "choice {:.3f}", "height_loss": "height {:.3f}", "stage": "stage {}",
     "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
     "left_out": "{:,} too long",
     "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",
 }  # fmt: skip
-RARE = ("skipped", "left_out", "stage")
+SHOWN_UNLESS_ZERO = ("skipped", "left_out", "stage")
 TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}  # suffixes of figures
 SHARES = {"right_share": "R", "left_share": "L"}
 
@@ -31,14 +31,14 @@ class Display:
     def advance(self) -> None:
         self.bar.update()
 
-    def point(self, figures: dict[str, float]) -> None:
+    def show_point(self, figures: dict[str, float]) -> None:
         if self.bar.disable:
-            self.say(f"step {figures['step']:,} of {self.num_steps:,}: {described(figures)}")
+            self.say(f"step {figures['step']:,} of {self.num_steps:,}: {describe_figures(figures)}")
         else:
-            self.bar.set_postfix_str(described(figures))
+            self.bar.set_postfix_str(describe_figures(figures))
 
-    def evaluation(self, figures: dict) -> None:
-        parts = [described(figures), *described_trees(figures)]
+    def show_evaluation(self, figures: dict) -> None:
+        parts = [describe_figures(figures), *describe_trees(figures)]
         self.say(f"step {figures['step']:,}: {'; '.join(filter(None, parts))}")
 
     def say(self, text: str) -> None:
@@ -50,13 +50,13 @@ class Display:
         self.bar.close()
 
 
-def described(figures: dict[str, float]) -> str:
+def describe_figures(figures: dict[str, float]) -> str:
     """The figures that have a name here, in its order; what is zero and only a warning is left out."""
-    known = [(name, form) for name, form in NAMES.items() if name in figures and (name not in RARE or figures[name])]
-    return ", ".join(form.format(figures[name]) for name, form in known)
+    known = [name for name in FORMATS if name in figures and (figures[name] or name not in SHOWN_UNLESS_ZERO)]
+    return ", ".join(FORMATS[name].format(figures[name]) for name in known)
 
 
-def described_trees(figures: dict[str, float]) -> list[str]:
+def describe_trees(figures: dict[str, float]) -> list[str]:
     """F1, recall by label, and the shares of spans that reach the sentence's end (R) and begin (L), of each kind of
     trees there is."""
     kinds = []

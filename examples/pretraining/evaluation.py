@@ -17,7 +17,7 @@ from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 
-def by_length(features: list[dict], limits: Limits) -> list[list[int]]:
+def batch_by_length(features: list[dict], limits: Limits) -> list[list[int]]:
     """Numbers of sentences, batched by length."""
     lengths = np.array([len(feature["input_ids"]) for feature in features])
     return [part.tolist() for part in cut(np.argsort(lengths, kind="stable"), lengths, limits)]
@@ -32,7 +32,7 @@ def validation_losses(accelerator: Accelerator, model, features: list[dict], col
     """
     model.eval()
     sums = torch.zeros(4, device=accelerator.device)
-    parts = by_length(features, limits)
+    parts = batch_by_length(features, limits)
     for part in parts[accelerator.process_index :: accelerator.num_processes]:
         batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
         output, tokens = model(**batch), int(batch["attention_mask"].sum())

@@ -63,8 +63,8 @@ class Guide:
         """
         batch = dict(batch)
         bonus = settings.bounds_bonus * batch.pop("bounds")
-        scores = {name: self._scores(name, batch) + bonus for name in sorted(_scorers(settings))}
-        share = settings.share_of_counts
+        scores = {name: self._scores(name, batch) + bonus for name in sorted(_needed_scorers(settings))}
+        share = settings.effective_counts_share
         arguments: dict = {}
         if share == 1 or settings.bounds_bonus:
             arguments["chart_scores"] = scores["counts" if share == 1 else "parser"]
@@ -91,9 +91,9 @@ class Guide:
             return self.model.parse(**batch).split_scores.float()
 
 
-def _scorers(settings: Settings) -> set[str]:
+def _needed_scorers(settings: Settings) -> set[str]:
     """Whose scores are needed beside the parser's in the model's own forward pass."""
-    share, scorers = settings.share_of_counts, set()
+    share, scorers = settings.effective_counts_share, set()
     if share > 0:
         scorers.add("counts")
     if settings.bounds_bonus and share < 1:
@@ -105,18 +105,18 @@ def check_arguments(stages: tuple[Stage, ...], forward) -> None:
     """Raise ValueError unless a model's ``forward`` takes all that some stage asks for."""
     known = inspect.signature(forward).parameters
     for stage in stages:
-        if missing := [name for name in sorted(arguments_of(stage)) if name not in known]:
+        if missing := [name for name in sorted(argument_names(stage)) if name not in known]:
             raise ValueError(f"stage {stage.name} needs a model whose forward takes {', '.join(missing)}")
 
 
-def arguments_of(stage: Stage) -> set[str]:
+def argument_names(stage: Stage) -> set[str]:
     """Names of the arguments that a stage may ask for."""
     wanted = {
-        "chart_scores": any(stage.ends("share_of_counts") + stage.ends("bounds_bonus")),
+        "chart_scores": any(stage.first_and_last("effective_counts_share") + stage.first_and_last("bounds_bonus")),
         "chart_rows": "counts_share" in stage.values,
-        "choice_scores": any(stage.ends("choice_loss")),
-        "lm_trains_choice": not all(stage.ends("lm_trains_choice")),
-        "height_threshold": any(stage.ends("height_penalty")),
+        "choice_scores": any(stage.first_and_last("choice_loss")),
+        "lm_trains_choice": not all(stage.first_and_last("lm_trains_choice")),
+        "height_threshold": any(stage.first_and_last("height_penalty")),
     }
     return {name for name, is_wanted in wanted.items() if is_wanted}
 

@@ -21,12 +21,12 @@ from pretraining.options import Options
 from pretraining.progress import Progress
 from pretraining.settings import Plan, Settings
 from pretraining.state import write_state
-from pretraining.step import Counts, Outcome, agree, take_step
+from pretraining.step import Counts, Outcome, reduce_counts, take_step
 from pretraining.stopping import StopSignal
 from pretraining.treebank import chain_warnings
 
-MOST_SKIPPED = 20  # in a row
-EVALUATIONS = "evaluations.jsonl"
+MAX_SKIPPED_STEPS = 20  # in a row
+EVALUATIONS_FILE = "evaluations.jsonl"
 
 
 @dataclass
@@ -89,7 +89,7 @@ def train(run: Run) -> bool:
     set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # a run that was over goes on to its end alone
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
-        counts = agree(accelerator, step, stop=stop.asked, save=is_late and accelerator.is_main_process)
+        counts = reduce_counts(accelerator, step, stop=stop.was_received, save=is_late and accelerator.is_main_process)
         if not counts.sentences:
             end_stream(run)
             continue
@@ -97,12 +97,12 @@ def train(run: Run) -> bool:
         run.position = position
         if run.limits != run.epochs.limits:  # other batches are another plan: the rest of the epoch is left out
             run.progress.epoch, run.position = run.progress.epoch + 1, None
-        is_due = counts.wishes["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
+        is_due = counts.requests["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
         # In a row of bad steps, checkpoints would only push out the one from before it.
-        if counts.wishes["stop"] or (is_due and not run.progress.skipped_in_a_row):
+        if counts.requests["stop"] or (is_due and not run.progress.skipped_in_a_row):
             save(run)
         run.clock = time.monotonic()
-        if counts.wishes["stop"]:
+        if counts.requests["stop"]:
             break
     if run.is_over and not any(figures["step"] == run.progress.step for figures in run.progress.evaluations):
         evaluate(run)
@@ -118,14 +118,14 @@ def advance(run: Run, step: Step, counts: Counts) -> None:
     if run.progress.step < training.tree_warmup_steps:
         settings = replace(settings, tree_weight=0.0)
     set_window(run, settings)
-    if settings.choice_scores == "snapshot" and run.progress.step in run.plan.begins:
+    if settings.choice_scores == "snapshot" and run.progress.step in run.plan.boundaries:
         run.guide.take_snapshot()
     outcome = take_step(
         run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.guide
     )
     run.schedule.step()
     count_step(run, outcome, counts, time.monotonic() - run.clock)
-    look(run)
+    log_and_evaluate(run)
 
 
 def set_window(run: Run, settings: Settings) -> None:
@@ -165,23 +165,23 @@ def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> No
         progress.add(outcome.losses, counts.tokens, counts.sentences, seconds)
     else:
         progress.skip(seconds)
-    if progress.skipped_in_a_row == MOST_SKIPPED:
+    if progress.skipped_in_a_row == MAX_SKIPPED_STEPS:
         raise FloatingPointError(
-            f"losses or gradients were not finite in {MOST_SKIPPED} steps in a row, up to step {progress.step}; the "
-            f"last good checkpoint is untouched, in {run.checkpoints.folder}. Lower learning rates, or float32 instead "
-            "of half precision, may help"
+            f"losses or gradients were not finite in {MAX_SKIPPED_STEPS} steps in a row, up to step {progress.step}. "
+            f"The last good checkpoint is untouched, in {run.checkpoints.folder}. Lower learning rates may help, or "
+            "float32 instead of half precision"
         )
 
 
-def look(run: Run) -> None:
+def log_and_evaluate(run: Run) -> None:
     """Show the step; every so often close a point of the curves or evaluate."""
     progress, output = run.progress, run.options.output
     if progress.step % output.logging_steps == 0:
         rates = {f"{name}_learning_rate": rate for name, rate in learning_rates(run.optimizer).items()}
-        stage = {"stage": run.plan.number(progress.step - 1) + 1} if run.plan.stages else {}
+        stage = {"stage": run.plan.stage_number(progress.step - 1) + 1} if run.plan.stages else {}
         point = progress.end_point(rates | stage)
         run.accelerator.log({key: value for key, value in point.items() if math.isfinite(value)}, step=progress.step)
-        run.display.point(point)
+        run.display.show_point(point)
     if progress.step % output.eval_steps == 0:
         evaluate(run)
     run.display.advance()
@@ -193,11 +193,11 @@ def evaluate(run: Run) -> None:
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:
         write_evaluations(run)
-        run.best.offer(figures, run.accelerator.unwrap_model(run.model), run.tokenizer)
+        run.best.keep_if_better(figures, run.accelerator.unwrap_model(run.model), run.tokenizer)
     run.accelerator.wait_for_everyone()
     run.accelerator.log({key: value for key, value in figures.items() if key != "step"}, step=run.progress.step)
     if figures.keys() > {"step", "tokens"}:
-        run.display.evaluation(figures)
+        run.display.show_evaluation(figures)
     for warning in warnings:
         run.display.say(f"warning: {warning}")
 
@@ -205,7 +205,7 @@ def evaluate(run: Run) -> None:
 def write_evaluations(run: Run) -> None:
     """All figures so far, a JSON object a line, beside the checkpoints."""
     lines = [json.dumps(figures) for figures in run.progress.evaluations]
-    file = Path(run.options.output.output_dir) / EVALUATIONS
+    file = Path(run.options.output.output_dir) / EVALUATIONS_FILE
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

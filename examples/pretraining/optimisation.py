@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from modeling_fast_r2d2 import parameter_groups
 from pretraining.options import TrainingOptions
-from pretraining.settings import UNPLANNED, Plan
+from pretraining.settings import PLAN_WITHOUT_STAGES, Plan
 
 GROUPS = ("encoder", "parser")
 RATES = {"encoder": "learning_rate", "parser": "parser_learning_rate"}
@@ -21,7 +21,9 @@ def make_optimizer(model: nn.Module, options: TrainingOptions) -> torch.optim.Ad
     return torch.optim.AdamW(parameter_groups(model, *rates, options.weight_decay))
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, warmup_steps: int, num_steps: int, plan: Plan = UNPLANNED):
+def make_schedule(
+    optimizer: torch.optim.Optimizer, warmup_steps: int, num_steps: int, plan: Plan = PLAN_WITHOUT_STAGES
+):
     """Linear warm-up, then linear decay to zero; where a stage sets a rate, that rate.
 
     Raises:
@@ -57,7 +59,7 @@ def clip_gradients(optimizer: torch.optim.Optimizer, max_norm: float) -> dict[st
     return norms
 
 
-def forget_gradients(optimizer: torch.optim.Optimizer, name: str) -> None:
+def drop_gradients(optimizer: torch.optim.Optimizer, name: str) -> None:
     """Leave a group out of the next update altogether. With gradients of zero its moments would stay zero while AdamW
     counts steps, so that the first real gradients would make updates of several times the learning rate."""
     for group in optimizer.param_groups:
@@ -66,7 +68,7 @@ def forget_gradients(optimizer: torch.optim.Optimizer, name: str) -> None:
                 parameter.grad = None
 
 
-def per_loss(num_tokens: int | Tensor, num_sentences: int) -> list[int | Tensor]:
+def loss_denominators(num_tokens: int | Tensor, num_sentences: int) -> list[int | Tensor]:
     """How many of what each of `LOSSES` is a mean over. The choice loss is one over cells, whose number grows with that
     of tokens."""
     units = {"tokens": num_tokens, "sentences": num_sentences}
@@ -85,7 +87,7 @@ def objective(
         weights: of losses by name; what is not among them weighs 1 if it is the paper's, else 0.
     """
     weights = dict.fromkeys(LOSSES, 0.0) | {"lm_loss": 1.0, "tree_loss": 1.0} | (weights or {})
-    numbers = per_loss(num_tokens, num_sentences)
+    numbers = loss_denominators(num_tokens, num_sentences)
     return num_processes * sum(
         weights[name] * loss_sum / number for name, loss_sum, number in zip(LOSSES, sums, numbers, strict=True)
     )

@@ -5,7 +5,7 @@ import math
 from dataclasses import asdict, dataclass, field
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
-from pretraining.best import IS_MORE_BETTER
+from pretraining.best import HIGHER_IS_BETTER
 from pretraining.settings import Stage
 from tokenization_fast_r2d2 import SENTENCE_RULES
 
@@ -131,7 +131,7 @@ class OutputOptions:
     eval_steps: int = _help("number of updates between evaluations", 500)
     metric_for_best_model: str | None = _help(
         "end with the weights of the evaluation with the best value of this metric; by default with the last weights",
-        None, choices=list(IS_MORE_BETTER),
+        None, choices=list(HIGHER_IS_BETTER),
     )  # fmt: skip
     draw_trees: int = _help("number of sentences whose trees are drawn at each evaluation", 3)
     license: str | None = _help("licence of the weights for the model card, as the Hub writes it: apache-2.0, mit, ...")
@@ -181,7 +181,7 @@ class Options:
             raise ValueError("--push_to_hub needs --hub_model_id, the repository to upload to, such as user/name")
 
     def _check_stages(self) -> None:
-        limits = {size for stage in self.stages for size in stage.ends("per_device_train_batch_tokens")}
+        limits = {size for stage in self.stages for size in stage.first_and_last("per_device_train_batch_tokens")}
         if self.stages and self.training.max_steps is not None:
             raise ValueError("the stages of a recipe say how long the run is; leave --max_steps out")
         for limit in limits - {None}:
@@ -193,9 +193,9 @@ class Options:
                              "option, not in a stage")  # fmt: skip
 
     @property
-    def need_counts(self) -> bool:
+    def needs_counts(self) -> bool:
         """Whether a stage learns from counts of the text."""
-        return any(stage.at(share).need_counts for stage in self.stages for share in (0, 1))
+        return any(stage.at(share).needs_counts for stage in self.stages for share in (0, 1))
 
     def that_decide_weights(self) -> dict:
         """The options that decide a run's weights, by name, as JSON can hold them; they stay while a run lasts."""
@@ -209,7 +209,7 @@ class Options:
             data = {name: value for name, value in data.items() if name not in only_watch}
         if self.stages:
             chosen["stages"] = self._plain_stages()
-        if self.need_counts:
+        if self.needs_counts:
             chosen["counts_skew"] = self.data.counts_skew
         training = asdict(self.training)
         del training["recipe"]  # the file may move; its contents are above

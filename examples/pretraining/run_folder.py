@@ -6,22 +6,22 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-SETTINGS, TOKENIZER = "run.json", "tokenizer"
-UNFINISHED = {TOKENIZER, f".{SETTINGS}.part"}  # what `begin` may leave when it is killed
+SETTINGS_FILE, TOKENIZER_FOLDER = "run.json", "tokenizer"
+UNFINISHED = {TOKENIZER_FOLDER, f".{SETTINGS_FILE}.part"}  # what `begin` may leave when it is killed
 FORMER_NAMES = {  # of options, in versions before they had transformers' names
     "sentences_per_batch", "tokens_per_batch", "accumulation", "epochs", "compile", "cpu", "best_by", "evaluate_steps",
 }  # fmt: skip
 
 
-def check_folder(folder: Path, settings: dict) -> None:
+def check_run_folder(folder: Path, settings: dict) -> None:
     """Raise ValueError unless the folder is new, empty, or that of a run with these settings."""
-    if (folder / SETTINGS).exists():
-        _compare(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8")), settings)
+    if (folder / SETTINGS_FILE).exists():
+        _check_settings(folder, json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")), settings)
     elif folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - UNFINISHED):
         raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new one as --output_dir")
 
 
-def _compare(folder: Path, old: dict, new: dict) -> None:
+def _check_settings(folder: Path, old: dict, new: dict) -> None:
     if former := sorted(FORMER_NAMES & old.keys()):
         raise ValueError(
             f"{folder} holds a run of an earlier version, whose options had other names: {', '.join(former)}. This "
@@ -35,15 +35,15 @@ def _compare(folder: Path, old: dict, new: dict) -> None:
         )
 
 
-def begun_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
     """The tokenizer of a run that has begun."""
-    return AutoTokenizer.from_pretrained(folder / TOKENIZER) if (folder / SETTINGS).exists() else None
+    return AutoTokenizer.from_pretrained(folder / TOKENIZER_FOLDER) if (folder / SETTINGS_FILE).exists() else None
 
 
-def begin(folder: Path, settings: dict, tokenizer: PreTrainedTokenizerBase) -> None:
+def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizerBase) -> None:
     """Make a new run's folder, or fill an empty one; the settings, which make it a run's, come last."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(folder / TOKENIZER)
-    aside = folder / f".{SETTINGS}.part"
+    tokenizer.save_pretrained(folder / TOKENIZER_FOLDER)
+    aside = folder / f".{SETTINGS_FILE}.part"
     aside.write_text(json.dumps(settings, indent=1), encoding="utf-8")
-    os.replace(aside, folder / SETTINGS)
+    os.replace(aside, folder / SETTINGS_FILE)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args, get_type_hints
 
-WORDS = {"chart_scores": ("parser", "counts", "mixed"), "choice_scores": ("counts", "snapshot")}
+ALLOWED_WORDS = {"chart_scores": ("parser", "counts", "mixed"), "choice_scores": ("counts", "snapshot")}
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Settings:
     per_device_train_batch_tokens: int | None = None
 
     @property
-    def share_of_counts(self) -> float:
+    def effective_counts_share(self) -> float:
         """Of the sentences' charts, those that are pruned by counts, 0 ... 1."""
         return {"parser": 0.0, "counts": 1.0, "mixed": self.counts_share}[self.chart_scores]
 
     @property
-    def need_counts(self) -> bool:
+    def needs_counts(self) -> bool:
         return self.chart_scores != "parser" or (self.choice_loss > 0 and self.choice_scores == "counts")
 
 
-PAPERS = Settings()
+PAPER_SETTINGS = Settings()
 TYPES = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(Settings).items()}
 AT_MOST_ONE = ("counts_share", "height_threshold")
 
@@ -102,7 +102,7 @@ class Stage:
         values = {name: value.at(share) if isinstance(value, Ramp) else value for name, value in self.values.items()}
         return Settings(**values)
 
-    def ends(self, name: str) -> list:
+    def first_and_last(self, name: str) -> list:
         """What a setting begins and ends with; its default twice if it is not set."""
         return [getattr(self.at(share), name) for share in (0, 1)]
 
@@ -115,15 +115,15 @@ def _check(name: str, value: object) -> None:
         raise ValueError(f"{name} holds throughout a stage, it cannot go from {value.start} to {value.end}")
     for part in value if isinstance(value, Ramp) else [value]:
         if type(part) is not kind and not (kind is float and type(part) is int):
-            raise ValueError(f"{name} must be {_wanted(kind)}, got {part!r}")
-        if kind is str and part not in WORDS[name]:
-            raise ValueError(f"{name} must be one of {', '.join(WORDS[name])}, got {part!r}")
+            raise ValueError(f"{name} must be {_in_words(kind)}, got {part!r}")
+        if kind is str and part not in ALLOWED_WORDS[name]:
+            raise ValueError(f"{name} must be one of {', '.join(ALLOWED_WORDS[name])}, got {part!r}")
         least, most = (1 if kind is int else 0), (1 if name in AT_MOST_ONE else math.inf)
         if kind in (int, float) and not (least <= part <= most and math.isfinite(part)):
             raise ValueError(f"{name} must be >= {least}{f' and <= {most}' if most == 1 else ''}, got {part}")
 
 
-def _wanted(kind: type) -> str:
+def _in_words(kind: type) -> str:
     return {str: "a word", bool: "true or false", int: "a whole number", float: "a number"}[kind]
 
 
@@ -138,24 +138,24 @@ class Plan:
     def __init__(self, stages: tuple[Stage, ...] = (), tokens_per_step: Callable[[Stage], float] | None = None):
         self.stages = stages
         lengths = [stage.steps or max(1, round(stage.tokens / tokens_per_step(stage))) for stage in stages]
-        self.begins = [0, *itertools.accumulate(lengths)]
+        self.boundaries = [0, *itertools.accumulate(lengths)]
 
     @property
     def num_steps(self) -> int:
         """0 without stages."""
-        return self.begins[-1]
+        return self.boundaries[-1]
 
-    def number(self, step: int) -> int:
+    def stage_number(self, step: int) -> int:
         """Of the stage that a step, counted from 0, is in; after the end, of the last one."""
-        return min(bisect.bisect_right(self.begins, step), len(self.stages)) - 1
+        return min(bisect.bisect_right(self.boundaries, step), len(self.stages)) - 1
 
     def at(self, step: int) -> Settings:
         """Settings of a step, counted from 0; after the end, those that the last stage ends with."""
         if not self.stages:
-            return PAPERS
-        number = self.number(step)
-        begin, end = self.begins[number : number + 2]
+            return PAPER_SETTINGS
+        number = self.stage_number(step)
+        begin, end = self.boundaries[number : number + 2]
         return self.stages[number].at(min(1.0, (step - begin) / (end - begin)))
 
 
-UNPLANNED = Plan()
+PLAN_WITHOUT_STAGES = Plan()

@@ -28,7 +28,7 @@ def write_state(run, folder: Path) -> None:
     (folder / "progress.json").write_text(json.dumps(run.progress.as_dict()), encoding="utf-8")
 
 
-def go_on(run, checkpoint: Path) -> None:
+def resume(run, checkpoint: Path) -> None:
     """Bring a run to where the checkpoint is, to the bit.
 
     Raises:

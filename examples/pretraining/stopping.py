@@ -4,15 +4,18 @@ import signal
 
 
 class StopSignal:
-    """``asked`` becomes true at the first signal. SIGTERM may come twice, from a scheduler and from a launcher."""
+    """``was_received`` becomes true at the first signal.
+
+    A second Ctrl-C ends the process; a second SIGTERM does not, for a scheduler and a launcher may both send one.
+    """
 
     def __init__(self):
-        self.asked = False
+        self.was_received = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._receive)
 
     def _receive(self, number, frame) -> None:
-        self.asked = True
+        self.was_received = True
         if number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
 

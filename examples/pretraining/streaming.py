@@ -8,7 +8,7 @@ import numpy as np
 from datasets import IterableDataset
 from datasets.distributed import split_dataset_by_node
 
-from pretraining.batches import Limits, Share, Step, idle_step, make_step, plan_epoch
+from pretraining.batches import Limits, ProcessShare, Step, idle_step, make_step, plan_epoch
 
 
 @dataclass
@@ -28,11 +28,18 @@ class StreamedEpochs:
     """
 
     def __init__(
-        self, texts: IterableDataset, encode: Callable, seed: int, limits: Limits, share: Share, collate, pool: int
+        self,
+        texts: IterableDataset,
+        tokenize: Callable[[list[str]], list[dict]],
+        seed: int,
+        limits: Limits,
+        share: ProcessShare,
+        collate,
+        pool_size: int,
     ):
         self.texts = split_dataset_by_node(texts, rank=share.process, world_size=share.num_processes)
-        self.encode, self.seed, self.limits, self.share = encode, seed, limits, share
-        self.collate, self.pool = collate, pool
+        self.tokenize, self.seed, self.limits, self.share = tokenize, seed, limits, share
+        self.collate, self.pool_size = collate, pool_size
         self.beginning = copy.deepcopy(self.texts.state_dict())
 
     def tokens_per_step(self, limits: Limits) -> float:
@@ -57,15 +64,17 @@ class StreamedEpochs:
     def _read_pool(self, lines: Iterator[dict]) -> "Pool | None":
         pool = Pool([])
         for line in lines:
-            encoded = self.encode([line["text"]])
-            pool.sentences.extend(sentence for sentence in encoded if sentence["input_ids"])
-            pool.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in encoded)
-            if len(pool.sentences) >= self.pool:
+            sentences = self.tokenize([line["text"]])
+            pool.sentences.extend(sentence for sentence in sentences if sentence["input_ids"])
+            pool.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in sentences)
+            if len(pool.sentences) >= self.pool_size:
                 break
         return pool if pool.sentences else None
 
     def _plan(self, pool: list[dict], epoch: int, number: int) -> Iterator[list[list[dict]]]:
         """Steps as lists of parts, of this process's own sentences only."""
         lengths = np.array([sentence["length"] for sentence in pool])
-        for step in plan_epoch(lengths, [self.seed, number], epoch, self.limits, self.share.accumulation):
+        for step in plan_epoch(
+            lengths, [self.seed, number], epoch, self.limits, self.share.gradient_accumulation_steps
+        ):
             yield [[pool[sentence] for sentence in part] for part in step]

@@ -23,8 +23,8 @@ from pretraining.count_teacher import CountTeacher
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 LABELS = ("NP", "VP", "PP", "SBAR")
-WINDOW = 4  # of the charts; the same at all evaluations, whatever the run trains with
-MOST_RIGHT, MOST_LEFT = 0.85, 0.15  # shares beyond which trees are said to be chains
+CHART_WINDOW_SIZE = 4  # of the charts; the same at all evaluations, whatever the run trains with
+MAX_RIGHT_SHARE, MAX_LEFT_SHARE = 0.85, 0.15  # shares beyond which trees are said to be chains
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class EncoderTrees:
     def __call__(self, name: str) -> list[LabelledTree]:
         """Trees over words, in the treebank's order."""
         trees: dict[int, LabelledTree] = {}
-        with evaluation(self.model), window_of(self.model, WINDOW):
+        with evaluation(self.model), window_of(self.model, CHART_WINDOW_SIZE):
             for batch in self.batches:
                 inputs = batch.inputs | {"split_scores": batch.scores[name]}
                 inputs = {key: tensor.to(self.model.device) for key, tensor in inputs.items()}
@@ -139,8 +139,8 @@ def tree_figures(predicted: list[LabelledTree], gold: list[LabelledTree]) -> dic
 
 def chain_warnings(before: dict[str, float], now: dict[str, float]) -> list[str]:
     """What to say of two evaluations in a row with trees that are, or are becoming, chains."""
-    sides = (("right_share", "end with the last word", MOST_RIGHT, "right"),
-             ("left_share", "begin with the first word", MOST_LEFT, "left"))  # fmt: skip
+    sides = (("right_share", "end with the last word", MAX_RIGHT_SHARE, "right"),
+             ("left_share", "begin with the first word", MAX_LEFT_SHARE, "left"))  # fmt: skip
     warnings = []
     for whose, suffix in (("the parser's", ""), ("the encoder's own", "_counts")):
         for name, what, limit, side in sides:

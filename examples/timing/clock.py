@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-LONG = 20.0  # seconds
+LONG_RUN_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: 
             if progress:
                 progress(name)
             seconds = _seconds(function, device)
-            if number or seconds > LONG:
+            if number or seconds > LONG_RUN_SECONDS:
                 times[name].append(seconds)
     return {name: Time(statistics.median(values), min(values), max(values)) for name, values in times.items()}
 
@@ -53,12 +53,12 @@ def peak_memory(function: Callable[[], object], device: str) -> int:
         before = torch.cuda.memory_allocated()
         function()
         return torch.cuda.max_memory_allocated() - before
-    _give_back()
-    before, peak, done = _resident(), [_resident()], threading.Event()
+    _release_unused_memory()
+    before, peak, done = _resident_bytes(), [_resident_bytes()], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.002):
-            peak[0] = max(peak[0], _resident())
+            peak[0] = max(peak[0], _resident_bytes())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -83,13 +83,13 @@ def _seconds(function: Callable[[], object], device: str) -> float:
     return time.perf_counter() - start
 
 
-def _give_back() -> None:
+def _release_unused_memory() -> None:
     """What the C library holds for later goes back to the system, where there is a way to ask for it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def _resident() -> int:
+def _resident_bytes() -> int:
     pages = Path("/proc/self/statm")
     return int(pages.read_text().split()[1]) * 4096 if pages.exists() else 0

@@ -64,12 +64,12 @@ def _with_version(library: str) -> str:
 def _calls_onednn(device: str, dtype: torch.dtype) -> bool:
     """Seen from a product that is large enough."""
     inputs, weight = (torch.zeros(1024, 1024, device=device, dtype=dtype) for _ in range(2))
-    with Names() as names, torch.no_grad():
+    with CalledOperations() as names, torch.no_grad():
         linear(inputs, weight)
     return "mkldnn._linear_pointwise.default" in names.called
 
 
-class Names(TorchDispatchMode):
+class CalledOperations(TorchDispatchMode):
     """Of the operations that are called."""
 
     def __init__(self):

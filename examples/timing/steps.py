@@ -18,7 +18,7 @@ from timing.recorder import Product
 from timing.replay import largest_operand, operations, replay
 
 EXAMPLES = Path(__file__).resolve().parents[1]
-OWN = EXAMPLES.parent
+THIS_CHECKOUT = EXAMPLES.parent
 
 
 class Worker:
@@ -100,7 +100,7 @@ def describe_turns(turns: list[dict], tokens: list[int]) -> str:
             "ratio step / products", "by CPU s"]  # fmt: skip
     lines = [as_markdown([head, *([name, *_figures(turns, tokens, name)] for name in names)])]
     for unit, what in (("cpu", "tokens per CPU second"), ("wall", "tokens/s")) if len(names) == 2 else ():
-        ratios = whoever_begins([turn[names[1]][unit] / turn[names[0]][unit] for turn in turns])
+        ratios = ratios_of_pairs([turn[names[1]][unit] / turn[names[0]][unit] for turn in turns])
         lines.append(
             f"{what}, {names[0]} against {names[1]}: {median(ratios):.3f} x ({min(ratios):.3f} to {max(ratios):.3f})"
         )
@@ -110,7 +110,7 @@ def describe_turns(turns: list[dict], tokens: list[int]) -> str:
     return "\n".join(lines)
 
 
-def whoever_begins(ratios: list[float]) -> list[float]:
+def ratios_of_pairs(ratios: list[float]) -> list[float]:
     """One for every two turns, of which either checkout began one: the mean of their logarithms, so that what
     beginning costs cancels out. A turn without a partner counts only where it is alone."""
     pairs = zip(ratios[::2], ratios[1::2], strict=False)

@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 
 from glue.data import read_task
 from glue.tasks import TASKS, find_task
-from glue.training import encode
+from glue.training import tokenize_rows
 
 # What readers of tables stumble over: quotes, words for missing values, a number, outer blanks.
 TEXTS = ['say "no', "None", "nan", "7", " it 's fine . ", "日本 é"]
@@ -103,12 +103,12 @@ def test_a_folder_without_the_task_is_named(glue, tmp_path):
 def test_long_rows_are_cut_and_blank_ones_unknown_and_said_once(checkpoint, caplog):
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     rows = Dataset.from_dict({"text": ["the film " * 50, "\u200b", "the film"], "label": [0, 1, 1]})
-    encoded = encode(rows, tokenizer, 10)
+    encoded = tokenize_rows(rows, tokenizer, 10)
     assert [len(ids) for ids in encoded["input_ids"]] == [10, 1, 2]
     assert encoded["input_ids"][1] == [tokenizer.unk_token_id]
     assert encoded["label"] == [0, 1, 1]
     assert caplog.messages == [
         "1 of 3 rows are longer than 10 tokens, cut", "1 of 3 rows are without text, [UNK] instead",
     ]  # fmt: skip
-    pairs = encode(rows.add_column("text_pair", ["a", "the film", "the film " * 50]), tokenizer, 10)
+    pairs = tokenize_rows(rows.add_column("text_pair", ["a", "the film", "the film " * 50]), tokenizer, 10)
     assert [set(types) for types in pairs["token_type_ids"]] == [{0, 1}] * 3

@@ -16,7 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from glue.options import GlueOptions
 from glue.report import scores
 from glue.tasks import find_task
-from glue.training import load
+from glue.training import load_model_and_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
 
@@ -109,7 +109,7 @@ def test_the_newest_checkpoint_of_each_task_goes_on(checkpoint, glue, output, tm
 def test_a_head_of_other_classes_is_not_taken_over(output):
     for source, task in (("RTE", "RTE"), ("RTE", "MNLI"), ("SST-2", "CoLA")):
         options = GlueOptions([task], model=str(output / source / "model"))
-        _, model = load(find_task(task), options)
+        _, model = load_model_and_tokenizer(find_task(task), options)
         kept = torch.equal(model.classifier.dense.weight, head_of(output / source / "model").dense.weight)
         assert kept == (source == task) and model.config.num_labels == len(find_task(task).classes)
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from pretraining.optimisation import clip_gradients, forget_gradients, learning_rates, make_optimizer, make_schedule
+from pretraining.optimisation import clip_gradients, drop_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
 from pretraining.settings import Plan, Ramp, Stage
@@ -38,7 +38,7 @@ def test_a_forgotten_group_begins_afresh(tiny_config):
             for parameter in group["params"]:
                 parameter.grad = torch.full_like(parameter, 0.5)
         if step < 49:
-            forget_gradients(optimizer, "parser")
+            drop_gradients(optimizer, "parser")
         optimizer.step()
         assert step == 49 or torch.equal(weight, before)
     assert (weight - before * (1 - 1e-4)).abs().max().item() == pytest.approx(1e-2, rel=1e-3)

@@ -50,11 +50,11 @@ def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
     taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
     for step in range(10):
         assert plan.at(step) == Settings(**taught, learning_rate=pytest.approx(2e-4 * step))
-    shares = [plan.at(step).share_of_counts for step in range(14)]
+    shares = [plan.at(step).effective_counts_share for step in range(14)]
     assert shares == [1.0] * 10 + [1.0, 0.75, 0.5, 0.25]
     assert plan.at(10).learning_rate is None and plan.at(13).choice_loss == 0.3
     for step in (14, 24, 25, 1000):
-        assert plan.at(step) == Settings(window_size=3) and plan.number(step) == 2
+        assert plan.at(step) == Settings(window_size=3) and plan.stage_number(step) == 2
     assert [stage.name for stage in recipe.stages] == ["copy", "2", "3"]
 
 
@@ -67,7 +67,7 @@ def test_ramps_are_what_one_gets_by_counting(stages):
 
 
 def test_without_stages_all_is_the_papers():
-    assert Plan().at(7) == Settings() and Plan().num_steps == 0 and not Settings().need_counts
+    assert Plan().at(7) == Settings() and Plan().num_steps == 0 and not Settings().needs_counts
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_recipe_for_punctuation_is_good():
     given = ["--recipe", str(RECIPES / "punctuation.yaml"), "--model", "m", "--corpus", "mine.txt"]
     options = parse_options([*given, "--output_dir", "out"])
     [settings] = {Plan(options.stages, lambda stage: 2000.0).at(step).choice_scores for step in (0, 300, 749)}
-    assert settings == "snapshot" and not options.need_counts and not options.data.keep_punctuation
+    assert settings == "snapshot" and not options.needs_counts and not options.data.keep_punctuation
 
 
 @pytest.mark.parametrize("name", ["paper", "english", "chinese"])
@@ -127,15 +127,15 @@ def test_the_recipes_of_the_examples_are_good(name):
     given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output_dir", "out", "--seed", "3"]
     options = parse_options(given)
     assert options.data.corpus == ["mine.txt"] and options.training.seed == 3  # the command line has the last word
-    assert options.need_counts == (name != "paper") and options.training.parser_learning_rate == 1e-2
+    assert options.needs_counts == (name != "paper") and options.training.parser_learning_rate == 1e-2
     if name == "paper":
         assert options.stages == () and (options.model.size, options.training.num_train_epochs) == ("base", 60)
     else:
         plan = Plan(options.stages, lambda stage: 2000.0)
         warm_up, copy, *_ = plan.stages
-        assert warm_up.ends("learning_rate") == [0, 2e-3] and plan.num_steps > 400
+        assert warm_up.first_and_last("learning_rate") == [0, 2e-3] and plan.num_steps > 400
         assert (
-            not any(plan.at(step).lm_trains_choice for step in range(plan.begins[2]))
+            not any(plan.at(step).lm_trains_choice for step in range(plan.boundaries[2]))
             and copy.values["choice_loss"] == 1
         )
         assert all(plan.at(step).choice_loss > 0 for step in range(plan.num_steps))

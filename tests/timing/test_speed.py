@@ -21,7 +21,7 @@ from timing.bert import make_bert, on_our_products
 from timing.check import TOLERANCES
 from timing.lengths import describe_lengths
 from timing.limits import Products, charts_of, compositions_of
-from timing.machine import Names, describe_machine, describe_products
+from timing.machine import CalledOperations, describe_machine, describe_products
 from timing.report import plot, table
 from timing.systems import DEFAULT_NAMES, FAIR_BERT, System, default_names, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
@@ -64,9 +64,9 @@ def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, m
     plain = make_bert(3, FastR2D2Model(tiny_config).to(dtype))
     fair = on_our_products(plain)
     inputs = pad([list(range(20, 29)), [30, 31]], "cpu")
-    with torch.inference_mode(), Names() as of_plain:
+    with torch.inference_mode(), CalledOperations() as of_plain:
         expected = plain(**inputs).last_hidden_state
-    with torch.inference_mode(), Names() as of_fair:
+    with torch.inference_mode(), CalledOperations() as of_fair:
         ours = fair(**inputs).last_hidden_state
     is_real = inputs["attention_mask"].bool()
     assert (ours - expected)[is_real].norm() < TOLERANCES[dtype][1] * expected[is_real].norm()
@@ -145,7 +145,7 @@ def test_systems_take_turns_and_the_first_round_does_not_count():
 
 
 def test_long_runs_need_no_round_that_does_not_count(monkeypatch):
-    monkeypatch.setattr(clock, "LONG", 0.05)
+    monkeypatch.setattr(clock, "LONG_RUN_SECONDS", 0.05)
     calls = []
     functions = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b") or time.sleep(0.1)}
     clock.take_turns(functions, 2, "cpu")
