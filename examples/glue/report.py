@@ -1,7 +1,6 @@
 """What a task's training left: scores by epoch, a table, JSON, and a model card."""
 
 import json
-import os
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
@@ -9,6 +8,7 @@ from transformers import Trainer
 
 from glue.options import FineTuningArguments, GlueOptions
 from glue.tasks import Task
+from modeling_fast_r2d2.text_files import write_text
 
 USAGE = """\
 ```python
@@ -81,10 +81,7 @@ def table(all_results: list[dict]) -> str:
 
 
 def write_results(result: dict, file: Path) -> None:
-    """Whole or not at all."""
-    aside = file.with_name(f".{file.name}.part")
-    aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, file)
+    write_text(file, json.dumps(result, indent=1) + "\n")
 
 
 def model_card(task: Task, result: dict, place: str, license: str | None = None) -> str:

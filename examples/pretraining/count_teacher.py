@@ -10,7 +10,6 @@ Everything is counted on raw text, once, when it is read.
 
 import inspect
 import itertools
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import punctuation
 from modeling_fast_r2d2.punctuation import is_mark
+from modeling_fast_r2d2.text_files import write_aside
 from pretraining.corpus import CHARACTERS_PER_TOKEN, sentences_of
 from pretraining.options import DataOptions
 
@@ -41,10 +41,8 @@ class UnitCounts:
     ends: np.ndarray
 
     def save(self, folder: Path) -> None:
-        """Whole or not at all."""
-        aside = folder / f".{COUNTS_FILE}.part"
-        save_file(vars(self), aside)
-        os.replace(aside, folder / COUNTS_FILE)
+        """Write the file whole or not at all."""
+        write_aside(folder / COUNTS_FILE, lambda path: save_file(vars(self), path))
 
     @classmethod
     def load(cls, folder: Path) -> "UnitCounts | None":

@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Limits, Step
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
@@ -205,8 +206,7 @@ def evaluate(run: Run) -> None:
 def write_evaluations(run: Run) -> None:
     """All figures so far, a JSON object a line, beside the checkpoints."""
     lines = [json.dumps(figures) for figures in run.progress.evaluations]
-    file = Path(run.options.output.output_dir) / EVALUATIONS_FILE
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(Path(run.options.output.output_dir) / EVALUATIONS_FILE, "\n".join(lines) + "\n")
 
 
 def save(run: Run) -> None:

@@ -1,13 +1,13 @@
 """The folder of a run: whose it is, and the tokenizer it began with."""
 
 import json
-import os
 from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.text_files import write_text
+
 SETTINGS_FILE, TOKENIZER_FOLDER = "run.json", "tokenizer"
-UNFINISHED = {TOKENIZER_FOLDER, f".{SETTINGS_FILE}.part"}  # what `begin` may leave when it is killed
 FORMER_NAMES = {  # of options, in versions before they had transformers' names
     "sentences_per_batch", "tokens_per_batch", "accumulation", "epochs", "compile", "cpu", "best_by", "evaluate_steps",
 }  # fmt: skip
@@ -17,7 +17,7 @@ def check_run_folder(folder: Path, settings: dict) -> None:
     """Raise ValueError unless the folder is new, empty, or that of a run with these settings."""
     if (folder / SETTINGS_FILE).exists():
         _check_settings(folder, json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")), settings)
-    elif folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - UNFINISHED):
+    elif folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
         raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new one as --output_dir")
 
 
@@ -44,6 +44,9 @@ def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizer
     """Make a new run's folder, or fill an empty one; the settings, which make it a run's, come last."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder / TOKENIZER_FOLDER)
-    aside = folder / f".{SETTINGS_FILE}.part"
-    aside.write_text(json.dumps(settings, indent=1), encoding="utf-8")
-    os.replace(aside, folder / SETTINGS_FILE)
+    write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1))
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether `make_run_folder` may leave this when it is killed."""
+    return path.name == TOKENIZER_FOLDER or path.name.startswith(f".{SETTINGS_FILE}.")

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
+from modeling_fast_r2d2.text_files import write_text
 from timing.clock import Time
 from timing.systems import FAIR_BERT
 
@@ -63,7 +64,7 @@ def row_of(system: str, bounds: str, tokens: int, time: Time, **more) -> dict:
 def write(results: dict, folder: Path) -> None:
     """``speed.json`` and ``speed.png``."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "speed.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_text(folder / "speed.json", json.dumps(results, indent=2) + "\n")
     plot(results, folder / "speed.png")
 
 

@@ -151,6 +151,7 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
 
 def test_a_folder_that_was_being_made_can_be_made(tmp_path, tokenizer):
     tokenizer.save_pretrained(tmp_path / "tokenizer")
+    (tmp_path / ".run.json.host.123.json").write_text("{")  # of a process that was killed
     check_run_folder(tmp_path, {"seed": 0})
     assert read_tokenizer(tmp_path) is None
     make_run_folder(tmp_path, {"seed": 0}, tokenizer)
