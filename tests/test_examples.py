@@ -82,14 +82,14 @@ def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
     assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/films"][-1].keys()
 
 
-def test_the_benchmark_prints_its_figures():
-    result = run("benchmark.py", "--only", "planning")
+def test_the_benchmark_of_planning_prints_its_figures():
+    result = run("benchmarks/planning_and_memory.py", "--only", "planning")
     assert result.returncode == 0 and "levels of 500 tokens" in result.stdout, result.stderr
 
 
 def test_the_training_benchmark_prints_its_figures(tmp_path):
     (tmp_path / "corpus.txt").write_text("the cat sat on the mat\na dog ate the bone slowly\n" * 200, encoding="utf-8")
     arguments = ["--corpus", str(tmp_path / "corpus.txt"), "--size", "tiny", "--vocab_size", "8000", "--repeats", "1"]
-    result = run("benchmark_training.py", *arguments, "--only", "step")
+    result = run("benchmarks/training.py", *arguments, "--only", "step")
     assert result.returncode == 0, result.stderr
     assert "ratio" in result.stdout and "together" in result.stdout

@@ -44,6 +44,18 @@ def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: 
     return {name: Time(statistics.median(values), min(values), max(values)) for name, values in times.items()}
 
 
+def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of each function. They run in turn, each once more than ``repeats``; first runs do not count."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for repeat in range(repeats + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if repeat:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
 def peak_memory(function: Callable[[], object], device: str) -> int:
     """Bytes that a run takes at most beyond what was taken before; on a CPU sampled, of the whole process,
     where the system is Linux, else 0."""

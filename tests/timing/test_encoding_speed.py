@@ -5,8 +5,8 @@ import re
 import shutil
 import time
 
+import encoding_speed
 import pytest
-import speed
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -168,16 +168,16 @@ def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeyp
     tensors["forced_root"][2, 3] += 0.01
     save_file(tensors, arrays)
     monkeypatch.setattr(check, "GOLDEN", tmp_path / "golden")
-    monkeypatch.setattr(speed, "time_ranges", lambda *_: pytest.fail("something was timed"))
+    monkeypatch.setattr(encoding_speed, "time_ranges", lambda *_: pytest.fail("something was timed"))
     with pytest.raises(ValueError, match="golden case len10_batch4, forced: wrong by .*; no times are given"):
-        speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
+        encoding_speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
 
 
 def test_the_table_and_its_files(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges 0 --rounds 1 --lengths 16 32 64 --memory".split()
     options += ["--training_tokens", "20"]
-    speed.main(["--corpus", str(tmp_path / "corpus.txt"), "--output", str(tmp_path / "out"), *options])
+    encoding_speed.main(["--corpus", str(tmp_path / "corpus.txt"), "--output_dir", str(tmp_path / "out"), *options])
     out = capsys.readouterr().out
     assert "22 reference cases are right" in out and "| Fast-R2D2* encoder |" in out and "x products" in out
     results = json.loads((tmp_path / "out" / "speed.json").read_text())
@@ -200,16 +200,16 @@ def test_the_table_and_its_files(tmp_path, capsys):
 def test_nothing_but_one_sentence(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges --lengths 16 32 64".split()
-    speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])
+    encoding_speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])
     out = capsys.readouterr().out
     assert "BERT" not in out and "least to most" not in out and "balanced tree, s by tokens: 16: " in out
 
 
 def test_batches_of_few_sentences(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
-    command = ["--corpus", str(tmp_path / "corpus.txt"), "--output", str(tmp_path / "out")]
+    command = ["--corpus", str(tmp_path / "corpus.txt"), "--output_dir", str(tmp_path / "out")]
     options = "--size tiny --device cpu --sentences 4 --rounds 1 --ranges --lengths --batch_sizes 1 4".split()
-    speed.main([*command, *options])
+    encoding_speed.main([*command, *options])
     rows = json.loads((tmp_path / "out" / "speed.json").read_text())["batch_sizes"]
     assert [(row["system"], row["batch_size"], row["batches"]) for row in rows] == [
         (system, size, number) for size, number in ((1, 4), (4, 1)) for system in batch_sizes.SYSTEMS
@@ -219,7 +219,7 @@ def test_batches_of_few_sentences(tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"by its sentences; the fair BERT is {FAIR_BERT} | 1 | 4 |" in out and "balanced" not in out
     with pytest.raises(SystemExit):
-        speed.main([*command, *options[:-1], "5"])
+        encoding_speed.main([*command, *options[:-1], "5"])
     assert "--batch_sizes must be from 1 to --sentences, 4, got 5" in capsys.readouterr().err
 
 

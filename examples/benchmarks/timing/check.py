@@ -11,7 +11,7 @@ from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 from timing.systems import Batch, System, pad
 
-GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
+GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
 # Largest distance of root vectors, relative to their norm: from the reference's, and of a batch's from single ones.
 # Half precision loses a digit or two on the way up a tree; single values may lose more.
 TOLERANCES = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (1e-1, 5e-2), torch.float16: (2e-2, 1e-2)}

@@ -17,8 +17,8 @@ from timing.checkout import revision
 from timing.recorder import Product
 from timing.replay import largest_operand, operations, replay
 
-EXAMPLES = Path(__file__).resolve().parents[1]
-THIS_CHECKOUT = EXAMPLES.parent
+BENCHMARKS = Path(__file__).resolve().parents[1]
+THIS_CHECKOUT = BENCHMARKS.parents[1]
 
 
 class Worker:
@@ -28,7 +28,7 @@ class Worker:
         self.root = root.resolve()
         command = [sys.executable, "-m", "timing.step_worker", str(self.root)]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", cwd=EXAMPLES)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", cwd=BENCHMARKS)
         self.call("begin", **arguments)
         self.files = self.call("files")
         strangers = [file for file in self.files if not Path(file).resolve().is_relative_to(self.root)]
