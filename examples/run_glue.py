@@ -1,4 +1,4 @@
-"""Fine-tune on GLUE with `transformers.Trainer` (paper, Sections 3.3 and 4.2), score both encodings on every epoch.
+"""Fine-tune on GLUE with `transformers.Trainer` (paper, Sections 3.3 and 4.2); both encodings are scored every epoch.
 
     python examples/run_glue.py --tasks CoLA --output_dir runs/glue                     # from the Hub, nyu-mll/glue
     python examples/run_glue.py --tasks SST-2 RTE --data path/to/glue --learning_rate 1e-3
@@ -6,8 +6,8 @@
     TSV files or Hub ── text, text_pair, label ── ids, types ── Trainer ──► scores ──► table, JSON, model card
            data.py, tasks.py                        training.py            metrics.py     report.py
 
-The options of `TrainingArguments` are options here, but for the metric that chooses the epoch. Model and scores lie in
-``<output_dir>/<task>``.
+The options of `TrainingArguments` are options here, except ``metric_for_best_model``: the task decides the metric that
+chooses the best epoch. Model and scores are written to ``<output_dir>/<task>``.
 """
 
 import copy
@@ -30,16 +30,19 @@ def main(arguments: list[str] | None = None) -> None:
     options, settings = parser.parse_args_into_dataclasses(arguments)
     tasks = [find_task(name) for name in options.tasks]  # a wrong name shows before the first task trains
     if len(tasks) > 1 and settings.push_to_hub:
-        raise ValueError("a repository holds one model; with --push_to_hub give one task at a time")
+        raise ValueError("a repository holds one model; give one task at a time with --push_to_hub")
     if len(tasks) > 1 and settings.resume_from_checkpoint not in (None, "True", "true"):
-        raise ValueError("a checkpoint is of one task; give one task, or --resume_from_checkpoint true for the newest")
+        raise ValueError(
+            "a checkpoint belongs to one task; give one task, or --resume_from_checkpoint true for the newest "
+            "checkpoint of each"
+        )
     all_results = [run(task, options, copy.copy(settings)) for task in tasks]
     if settings.should_save:
-        print(f"\n{table(all_results)}\n\nresults, with all epochs: {settings.output_dir}/<task>/results.json")
+        print(f"\n{table(all_results)}\n\nresults of all epochs: {settings.output_dir}/<task>/results.json")
 
 
 def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict:
-    """Train and evaluate one task; leave its model and its results in a folder of its own."""
+    """Train and evaluate one task; write its model and its results to a folder of its own."""
     settings.output_dir = str(Path(settings.output_dir) / task.name)
     if settings.resume_from_checkpoint in ("True", "true"):
         folder = Path(settings.output_dir)

@@ -38,8 +38,8 @@ from timing.machine import describe_machine, describe_products
 from timing.steps import THIS_CHECKOUT, describe_turns, take_turns, workers_of
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids
 
-# Sentences and tokens per batch, at most, and batches that count: an even number, so that each checkout begins equally
-# often.
+# Sentences and tokens per batch, at most, and batches that count: an even number, so that each checkout begins half of
+# the turns.
 USUAL_BATCHES = {"tiny": (512, 2048, 10), "small": (512, 2048, 6), "base": (64, 1536, 4)}
 
 

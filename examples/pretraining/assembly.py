@@ -1,4 +1,4 @@
-"""From options to a run that is ready for its first step."""
+"""Make a run from its options, ready for the first step."""
 
 import itertools
 from collections.abc import Iterator
@@ -37,8 +37,14 @@ from tokenization_fast_r2d2 import read_sentences
 
 @dataclass(frozen=True)
 class Data:
-    """``corpus`` is None when streaming; ``validation`` holds features and texts of the same sentences; ``counts`` are
-    those of units in the text, None where nothing asks for them."""
+    """Everything that is read before training.
+
+    Attributes:
+        texts: the lines of the corpus.
+        corpus: the tokenized corpus; None if it is streamed.
+        validation, validation_texts: features and texts of the same sentences.
+        counts: of units in the text; None if no stage and no evaluation needs them.
+    """
 
     texts: Dataset | IterableDataset
     tokenizer: PreTrainedTokenizerBase
@@ -55,13 +61,13 @@ def make_accelerator(options: Options) -> Accelerator:
         log_with=None if output.report_to == "none" else output.report_to, project_dir=output.output_dir,
         kwargs_handlers=[
             DistributedDataParallelKwargs(gradient_as_bucket_view=True),
-            InitProcessGroupKwargs(timeout=timedelta(days=1)),  # others wait while the main process reads the corpus
+            InitProcessGroupKwargs(timeout=timedelta(days=1)),  # the others wait while the main process reads
         ],
     )  # fmt: skip
 
 
 def read_data(options: Options, accelerator: Accelerator) -> Data:
-    """Read and encode all text; make the run's folder when all is well. The main process goes first, and caches."""
+    """Read and tokenize all text; then make the run's folder. The main process goes first and fills the cache."""
     check_arguments(options.stages, FastR2D2ForPreTraining.forward)
     folder = Path(options.output.output_dir)
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
@@ -77,19 +83,19 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             check_stream(texts, tokenizer, options.data)
         validation = read_validation(tokenizer, options)
         if accelerator.is_main_process and read_tokenizer(folder) is None:
-            make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
+            make_model(tokenizer, options.model)  # wrong options must show before a folder is made
             make_gold_trees(options.data)
             make_run_folder(folder, settings, tokenizer)
         counts = read_counts(folder, texts, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
-        raise ValueError(f"{folder} is not seen by all machines; --output_dir must be on a disk that they share")
+        raise ValueError(f"some machine does not see {folder}; --output_dir must be on a disk that all machines share")
     return Data(texts, tokenizer, corpus, *validation, counts)
 
 
 def read_counts(
     folder: Path, texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
 ) -> UnitCounts | None:
-    """Of the run's folder; where they are not there yet the main process puts them there. None if nobody asks."""
+    """The counts in the run's folder, or new ones, which the main process saves; None if nothing needs counts."""
     if not (options.data.treebank or options.needs_counts):
         return None
     counts = UnitCounts.load(folder) if folder.exists() else None
@@ -101,13 +107,13 @@ def read_counts(
 
 
 def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
-    """What a tokenizer is made from: all sentences, or the beginning of a stream."""
+    """The sentences that a new tokenizer is trained on: all, or those at the beginning of a stream."""
     lines = itertools.islice(texts, data.shuffle_buffer if data.streaming else None)
     return (sentence for line in lines for sentence in sentences_of([line["text"]], data))
 
 
 def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:
-    """Raise ValueError unless the beginning of a stream has a sentence to train on."""
+    """Raise ValueError if the beginning of a stream has no sentence to train on."""
     tokenize = make_line_tokenizer(tokenizer, data)
     lines = itertools.islice(texts, data.shuffle_buffer)
     if not any(sentence["input_ids"] for line in lines for sentence in tokenize([line["text"]])):
@@ -116,7 +122,7 @@ def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, dat
 
 
 def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tuple[list[dict], list[str]]:
-    """The first sentences of the validation files that are not too long, as features and as texts."""
+    """The first validation sentences that are not too long, as features and as texts."""
     files = [name for source in options.data.validation or [] for name, *_ in files_of(source)]
     tokenize, features, texts = make_line_tokenizer(tokenizer, options.data), [], []
     for line in read_sentences(files):
@@ -134,7 +140,7 @@ def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tup
 
 
 def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
-    """Model, optimizer, epochs and what watches them."""
+    """Make the model, the optimiser, the epochs and everything that watches them."""
     training, output, folder = options.training, options.output, Path(options.output.output_dir)
     limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     set_seed(training.seed)
@@ -163,7 +169,7 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     window_size = model.config.window_size
     model, optimizer = accelerator.prepare(model, optimizer)
     guide = Guide(teacher, accelerator.unwrap_model(model))
-    set_seed(training.seed + 1, device_specific=True)  # noise and dropout of a process are its own
+    set_seed(training.seed + 1, device_specific=True)  # every process has its own noise and dropout
     return Run(
         accelerator=accelerator,
         options=options,
@@ -174,7 +180,6 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
         epochs=epochs,
         plan=plan,
         guide=guide,
-        num_steps=num_steps,
         evaluate=evaluation,
         checkpoints=Checkpoints(folder / "checkpoints", output.save_total_limit, accelerator),
         best=Best(folder / "best", output.metric_for_best_model),
@@ -185,7 +190,7 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
 
 
 def texts_to_draw(data: Data, options: Options) -> list[str]:
-    """Of the validation text, or of the corpus where there is none."""
+    """Sentences whose trees are drawn: of the validation text or, without one, of the corpus."""
     number = options.output.draw_trees
     return data.validation_texts[:number] or list(
         itertools.islice(sentences_to_learn_from(data.texts, options.data), number)
@@ -193,7 +198,7 @@ def texts_to_draw(data: Data, options: Options) -> list[str]:
 
 
 def compare_with_unigrams(data: Data) -> dict[str, float]:
-    """What a model must beat; empty without corpus or validation text."""
+    """Losses that a model must beat; empty if the corpus is streamed or there is no validation text."""
     if data.corpus is None or not data.validation:
         return {}
     size = len(data.tokenizer)
@@ -202,7 +207,7 @@ def compare_with_unigrams(data: Data) -> dict[str, float]:
 
 
 def make_plan(options: Options, epochs: PlannedEpochs | StreamedEpochs, limits: Limits) -> Plan:
-    """The recipe's stages on the run's own batches."""
+    """The plan of the recipe's stages; the run's batches tell how many steps a stage has."""
 
     def tokens_per_step(stage: Stage) -> float:
         return epochs.tokens_per_step(
@@ -227,7 +232,7 @@ def make_gold_trees(data: DataOptions) -> list[LabelledTree]:
 
 
 def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):
-    """Steps of a corpus that is there, or that is read as training goes."""
+    """Epochs of a corpus that was read before, or that is streamed."""
     training, collate = options.training, CollatorWithBounds(data.tokenizer)
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
@@ -237,7 +242,7 @@ def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: 
 
 
 def corpus_sizes(corpus: Corpus | None) -> dict[str, int]:
-    """Of a corpus, to tell it from another one."""
+    """Sentences and tokens, by which a changed corpus is noticed; empty if it is streamed."""
     if corpus is None:
         return {}
     return {"sentences": len(corpus.lengths), "tokens": int(np.sum(corpus.lengths)), "too_long": corpus.num_too_long}

@@ -1,4 +1,4 @@
-"""Lines to encoded sentences: cut, cleaned, tokenized with word spans, in parallel, cached by `datasets`."""
+"""From lines to tokenized sentences with their word spans, in parallel, with a cache of `datasets`."""
 
 import inspect
 import itertools
@@ -16,22 +16,23 @@ from modeling_fast_r2d2.punctuation import set_aside
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, tokenize_sentences, word_spans
 
-# A text of more characters for each token of the limit is no sentence; it is left out unseen, for tokenizing a giant
-# line takes many times its size. Rarely can such a text have few tokens: a word of over 100 letters is one [UNK].
+# A text with more characters than this, for each token of the limit, is no sentence. It is left out before it is
+# tokenized, because tokenizing a giant line takes many times its size in memory. Such a text rarely has few tokens, as
+# when a word of more than 100 letters becomes one [UNK].
 CHARACTERS_PER_TOKEN = 100
-COLUMNS = ("input_ids", "atom_spans", "bounds")  # of a sentence, beside its length
+COLUMNS = ("input_ids", "atom_spans", "bounds")  # of a sentence, besides its length
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Encoded sentences of 1 ... ``max_length`` tokens.
+    """Tokenized sentences of 1 to ``max_length`` tokens.
 
     Attributes:
-        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (of `set_aside`, where punctuation is left out) and
-            ``length``; too long sentences are rows without tokens.
-        kept: ``(num_sentences,)`` long, the rows to use.
-        lengths: ``(num_sentences,)`` long, their tokens.
-        num_too_long: sentences left out.
+        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (from `set_aside`; empty if punctuation is kept) and
+            ``length``. Sentences that are too long are rows without tokens.
+        kept: ``(num_sentences,)`` int64, the rows to use.
+        lengths: ``(num_sentences,)`` int64, their numbers of tokens.
+        num_too_long: the number of sentences that are left out.
     """
 
     rows: Dataset
@@ -40,7 +41,7 @@ class Corpus:
     num_too_long: int
 
     def count_tokens(self, vocab_size: int) -> np.ndarray:
-        """``(vocab_size,)``, how often each token occurs."""
+        """``(vocab_size,)`` int64, how often each token occurs."""
         chunks = self.rows.data.column("input_ids").chunks  # rows that are not kept have no tokens
         return sum(
             (np.bincount(chunk.flatten().to_numpy(), minlength=vocab_size) for chunk in chunks),
@@ -48,19 +49,19 @@ class Corpus:
         )
 
     def __getitem__(self, sentences: np.ndarray) -> list[dict]:
-        """Features for the collator; ``sentences`` count the kept ones."""
+        """Features for the collator; ``sentences`` are numbers among the kept ones."""
         columns = self.rows[self.kept[sentences]]
         return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*(columns[name] for name in COLUMNS), strict=True)]
 
 
 def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
-    """Encode the lines of ``read_texts``; a second call with the same text, tokenizer and options reads a cache.
+    """Tokenize the lines of `read_texts`; a second call with the same text, tokenizer and options uses a cache.
 
     Raises:
         ValueError: if no sentence is left.
     """
-    # The rules of punctuation may change with this package: then caches end.
     # A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not.
+    # The rules of punctuation are in the key because a new version of this package may change them.
     cache_key = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
             data.keep_punctuation, data.max_length, COLUMNS, inspect.getsource(punctuation)]  # fmt: skip
     rows = texts.map(
@@ -84,7 +85,7 @@ def tokenize_column(batch: dict[str, list[str]], tokenize: Callable) -> dict[str
 
 
 def make_line_tokenizer(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
-    """Lines to sentences with the columns of `Corpus`; too long ones keep their length only."""
+    """A function from lines to sentences with the columns of `Corpus`; those that are too long have only a length."""
 
     def tokenize(lines: Iterable[str]) -> list[dict]:
         sentences = sentences_of(lines, data)
@@ -100,12 +101,13 @@ def make_line_tokenizer(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -
 
 
 def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
+    """The sentences of some lines, cut and cleaned as the options say."""
     clean = clean_wikitext if data.clean_wikitext else str
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
 def without_punctuation(sentence: str, row: dict) -> dict:
-    """A sentence of `tokenize_sentences` without the punctuation between its words."""
+    """A sentence of `tokenize_sentences`, without the punctuation between its words."""
     kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
     return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
             "bounds": bounds}  # fmt: skip

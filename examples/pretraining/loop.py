@@ -1,4 +1,4 @@
-"""The training loop: steps, points of the curves, evaluations, checkpoints."""
+"""The training loop: steps, training curves, evaluations and checkpoints."""
 
 import json
 import math
@@ -35,11 +35,11 @@ class Run:
     """Everything that a run trains with.
 
     Attributes:
-        plan: settings of every step.
-        window_size: the model's own, where a stage sets no other.
-        position: this process's in the running epoch, None before its first step.
-        saved_step, saved_at: of the newest checkpoint; seconds of `time.monotonic`.
-        clock: when the loading of the running step's batches began.
+        plan: the settings of every step.
+        window_size: the model's own, for stages that do not set another.
+        position: this process's position in the running epoch, None before its first step.
+        saved_step, saved_at: step and time of the newest checkpoint, in seconds of `time.monotonic`.
+        clock: the time at which loading the next step's batches began, in seconds of `time.monotonic`.
     """
 
     accelerator: Accelerator
@@ -51,7 +51,6 @@ class Run:
     epochs: object
     plan: Plan
     guide: Guide
-    num_steps: int
     evaluate: Callable[[int], dict]
     checkpoints: Checkpoints
     best: Best
@@ -65,12 +64,12 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """Of the next step."""
+        """Settings of the next step."""
         return self.plan.at(self.progress.step)
 
     @property
     def limits(self) -> Limits:
-        """Of the next step's batches."""
+        """Limits of the next step's batches."""
         training = self.options.training
         return Limits(
             training.per_device_train_batch_size,
@@ -84,10 +83,10 @@ class Run:
 
 
 def train(run: Run) -> bool:
-    """Train to the end or until a signal asks to stop; whether the end was reached. A checkpoint is there then."""
+    """Train until the end or until a signal comes, then save. Returns whether the end was reached."""
     stop, accelerator, output = StopSignal(), run.accelerator, run.options.output
     run.clock = time.monotonic()
-    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # a run that was over goes on to its end alone
+    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # for a run that is already over
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
         counts = reduce_counts(accelerator, step, stop=stop.was_received, save=is_late and accelerator.is_main_process)
@@ -96,10 +95,10 @@ def train(run: Run) -> bool:
             continue
         advance(run, step, counts)
         run.position = position
-        if run.limits != run.epochs.limits:  # other batches are another plan: the rest of the epoch is left out
+        if run.limits != run.epochs.limits:  # other limits make another plan, so the epoch ends here
             run.progress.epoch, run.position = run.progress.epoch + 1, None
         is_due = counts.requests["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
-        # In a row of bad steps, checkpoints would only push out the one from before it.
+        # During a series of skipped steps, new checkpoints would only push out the good one from before.
         if counts.requests["stop"] or (is_due and not run.progress.skipped_in_a_row):
             save(run)
         run.clock = time.monotonic()
@@ -114,7 +113,7 @@ def train(run: Run) -> bool:
 
 
 def advance(run: Run, step: Step, counts: Counts) -> None:
-    """One update, and all that is counted and shown of it."""
+    """Make one update; count it, show it, and evaluate if it is time."""
     training, settings = run.options.training, run.settings
     if run.progress.step < training.tree_warmup_steps:
         settings = replace(settings, tree_weight=0.0)
@@ -134,10 +133,10 @@ def set_window(run: Run, settings: Settings) -> None:
 
 
 def end_stream(run: Run) -> None:
-    """No process has more of a streamed epoch.
+    """End a streamed epoch, of which no process has a sentence left.
 
     Raises:
-        ValueError: if there was nothing in it.
+        ValueError: if it had no sentence at all.
     """
     if run.position is None:
         raise ValueError(f"no sentence of 1 to {run.options.data.max_length} tokens in the streamed corpus; "
@@ -146,7 +145,7 @@ def end_stream(run: Run) -> None:
 
 
 def steps(run: Run) -> Iterator[tuple[Step, dict]]:
-    """Steps from where the run is to its end, over epochs."""
+    """Yield steps from the run's position to its end, over epochs."""
     while not run.is_over:
         epoch, run.epochs.limits = run.progress.epoch, run.limits
         for step, position in run.epochs.steps(epoch, run.position):
@@ -158,7 +157,7 @@ def steps(run: Run) -> Iterator[tuple[Step, dict]]:
 
 
 def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> None:
-    """Note what a step did; a step whose losses were not finite is left out, and too many of them end the run."""
+    """Count a step, or skip it if its losses or gradients were not finite; too many of those in a row end the run."""
     progress = run.progress
     progress.left_out += counts.left_out
     if outcome.is_applied:
@@ -175,7 +174,7 @@ def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> No
 
 
 def log_and_evaluate(run: Run) -> None:
-    """Show the step; every so often close a point of the curves or evaluate."""
+    """Every ``logging_steps`` log a point of the training curves, every ``eval_steps`` evaluate; show progress."""
     progress, output = run.progress, run.options.output
     if progress.step % output.logging_steps == 0:
         rates = {f"{name}_learning_rate": rate for name, rate in learning_rates(run.optimizer).items()}
@@ -204,7 +203,7 @@ def evaluate(run: Run) -> None:
 
 
 def write_evaluations(run: Run) -> None:
-    """All figures so far, a JSON object a line, beside the checkpoints."""
+    """Write all figures so far beside the checkpoints, one JSON object per line."""
     lines = [json.dumps(figures) for figures in run.progress.evaluations]
     write_text(Path(run.options.output.output_dir) / EVALUATIONS_FILE, "\n".join(lines) + "\n")
 

@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, and the tokenizer it began with."""
+"""The folder of a run: which run it belongs to, and the tokenizer that the run began with."""
 
 import json
 from pathlib import Path
@@ -14,11 +14,11 @@ FORMER_NAMES = {  # of options, in versions before they had transformers' names
 
 
 def check_run_folder(folder: Path, settings: dict) -> None:
-    """Raise ValueError unless the folder is new, empty, or that of a run with these settings."""
+    """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings."""
     if (folder / SETTINGS_FILE).exists():
         _check_settings(folder, json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")), settings)
     elif folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
-        raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new one as --output_dir")
+        raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
 
 
 def _check_settings(folder: Path, old: dict, new: dict) -> None:
@@ -30,18 +30,18 @@ def _check_settings(folder: Path, old: dict, new: dict) -> None:
     changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
     if changed:
         raise ValueError(
-            f"{folder} holds a run of other settings: {'; '.join(changed)}. Give the same settings to go on, or "
+            f"{folder} holds a run with other settings: {'; '.join(changed)}. Give the same settings to resume it, or "
             "another --output_dir; to begin another run from its weights, give one of its checkpoints as --model"
         )
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer of a run that has begun."""
+    """The tokenizer of a run that has begun; None if none has."""
     return AutoTokenizer.from_pretrained(folder / TOKENIZER_FOLDER) if (folder / SETTINGS_FILE).exists() else None
 
 
 def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make a new run's folder, or fill an empty one; the settings, which make it a run's, come last."""
+    """Make a new run's folder or fill an empty one. The settings are written last: with them, the run has begun."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder / TOKENIZER_FOLDER)
     write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1))

@@ -1,4 +1,4 @@
-"""One update: losses as sums over global counts, gradients of all processes, clipping, and steps that are left out."""
+"""One update: losses over global counts, gradients of all processes, clipping, and steps that are skipped."""
 
 import contextlib
 import math
@@ -19,7 +19,7 @@ ALWAYS_REPORTED = ("lm_loss", "tree_loss")
 
 @dataclass(frozen=True)
 class Counts:
-    """Over all processes and batches of a step; ``requests`` are what processes ask for, see `reduce_counts`."""
+    """Counts over all processes and batches of a step; ``requests`` are true if some process asks for them."""
 
     tokens: int
     sentences: int
@@ -29,14 +29,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Mean losses of a step, nats, over all its tokens and sentences; not applied if they were not finite."""
+    """Mean losses of a step in nats, over all its tokens or sentences, and whether the update was applied."""
 
     losses: dict[str, float]
     is_applied: bool
 
 
 def reduce_counts(accelerator: Accelerator, step: Step, **requests: bool) -> Counts:
-    """Count a step over all processes; a wish of one process is everybody's."""
+    """Sum the counts of a step over all processes. What one process requests, all processes do."""
     own = [step.num_tokens, step.num_sentences, step.num_left_out, *requests.values()]
     total = accelerator.reduce(torch.tensor(own, dtype=torch.long, device=accelerator.device), "sum").tolist()
     return Counts(*total[:3], {name: value > 0 for name, value in zip(requests, total[3:], strict=True)})
@@ -52,7 +52,7 @@ def take_step(
     settings: Settings = PAPER_SETTINGS,
     guide: Guide | None = None,
 ) -> Outcome:
-    """Forward, backward and update; the objective depends on neither accumulation nor the number of processes."""
+    """Forward pass, backward pass and update; neither accumulation nor the number of processes changes the result."""
     weights = loss_weights(settings)
     sums = torch.zeros(len(LOSSES), device=accelerator.device)
     for number, batch in enumerate(step.batches, start=1):
@@ -72,7 +72,7 @@ def take_step(
 
 
 def loss_sums(model, batch: dict[str, Tensor]) -> Tensor:
-    """``(4,)`` float32, `LOSSES`, each summed over its tokens or sentences; 0 for what was not asked for."""
+    """``(4,)`` float32, `LOSSES`, each summed over its tokens or sentences; 0 for a loss that was not requested."""
     output = model(**batch)
     numbers = loss_denominators(batch["attention_mask"].sum(), len(batch["input_ids"]))
     means = [getattr(output, name, None) for name in LOSSES]
@@ -81,20 +81,19 @@ def loss_sums(model, batch: dict[str, Tensor]) -> Tensor:
         nothing if mean is None else mean * number for mean, number in zip(means, numbers, strict=True)
     ])  # fmt: skip
     has_splits = batch["input_ids"].shape[1] > 1
-    if not has_splits:  # parser and choice have no part in the losses, and other processes wait for their gradients
+    if not has_splits:  # no loss depends on parser and choice, but other processes wait for their gradients
         sums = sums + 0 * sum(parameter.sum() for parameter in model.parameters())
     return sums
 
 
 def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: float, tree_weight: float) -> bool:
-    """Clip and apply the gradient unless losses or gradient are not finite; all processes decide alike."""
+    """Clip and apply the gradient if losses and gradient are finite; all processes decide alike."""
     accelerator.unscale_gradients(optimizer)
     norms = clip_gradients(optimizer, max_grad_norm)
     if not tree_weight:
         drop_gradients(optimizer, "parser")
     is_finite = all(map(math.isfinite, losses.values()))
-    # Under float16 the gradient scaler looks for infinite gradients itself, meets them while it finds its scale, and
-    # must see them to do so.
+    # With float16, the gradient scaler looks for infinite gradients itself. It needs to see them to find its scale.
     if accelerator.scaler is None:
         is_finite = is_finite and bool(torch.isfinite(torch.stack(list(norms.values()))).all())
     if is_finite or accelerator.scaler is not None:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: a run that is asked to stop saves and ends well; a second Ctrl-C ends it at once."""
+"""Stopping by SIGTERM or Ctrl-C: the run saves a checkpoint and ends; a second Ctrl-C ends it at once."""
 
 import signal
 
@@ -21,5 +21,5 @@ class StopSignal:
 
 
 def leave_signals_to_the_main_process(worker: int) -> None:
-    """For processes that load batches: a signal to the whole group must not end them before the last step."""
+    """For processes that load batches: a signal to the whole process group must not end them before the last step."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})

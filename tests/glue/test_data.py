@@ -65,7 +65,10 @@ def test_tasks_are_found_by_both_names():
     ("content", "message"),
     [
         ("sentence\tmark\nfine\t1\n", r"dev.tsv has no column label, but sentence, mark"),
-        ("sentence\tlabel\nfine\t1\nbad\t2\n", r"dev.tsv, line 3: '2' is no label of SST-2; there are 0 \(negative\)"),
+        (
+            "sentence\tlabel\nfine\t1\nbad\t2\n",
+            r"dev.tsv, line 3: '2' is no label of SST-2; its labels are 0 \(negative\)",
+        ),
         ("sentence\tlabel\nfine\n", "all rows lack a field, from .*dev.tsv, line 2"),
         ("sentence\tlabel\nfine\t1\n\nbad\t2\n", r"dev.tsv, line 4: '2' is no label"),
         ("sentence\tlabel\nso\tfine\t1\n", "dev.tsv, line 2: 'fine' is no label"),
@@ -89,7 +92,7 @@ def test_rows_that_lack_a_field_are_left_out_and_said(glue, tmp_path, caplog):
     (tmp_path / "SST-2" / "dev.tsv").write_bytes((glue / "SST-2" / "dev.tsv").read_bytes())
     rows = read_task(TASKS["SST-2"], str(tmp_path))["train"].to_list()
     assert rows == [{"text": "fine", "label": 1}, {"text": "bad", "label": 0}]
-    assert "2 rows lack a field, the first is" in caplog.text and "train.tsv, line 3; left out" in caplog.text
+    assert "2 rows lack a field and are left out" in caplog.text and "train.tsv, line 3" in caplog.text
 
 
 def test_a_folder_without_the_task_is_named(glue, tmp_path):

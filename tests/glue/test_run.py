@@ -154,7 +154,7 @@ def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_pa
         run(checkpoint, glue, tmp_path, "--eval_strategy", "no", "--load_best_model_at_end", "False")
     with pytest.raises(ValueError, match="got optim adafactor"):
         run(checkpoint, glue, tmp_path, "--optim", "adafactor")
-    with pytest.raises(ValueError, match="a checkpoint is of one task"):
+    with pytest.raises(ValueError, match="a checkpoint belongs to one task"):
         run(checkpoint, glue, tmp_path, "--resume_from_checkpoint", "somewhere", tasks=("SST-2", "RTE"))
     assert not list(tmp_path.iterdir())
 

@@ -94,7 +94,7 @@ def test_a_damaged_one_is_reported_and_the_one_before_it_used(checkpoints, caplo
 def test_when_all_are_damaged_nothing_is_begun_anew(checkpoints):
     checkpoints.save(1, write("one"))
     (checkpoints.folder / "checkpoint-000000001" / "weights").write_text("")
-    with pytest.raises(ValueError, match="no checkpoint is good.*give another --output_dir"):
+    with pytest.raises(ValueError, match="all checkpoints are damaged.*give another --output_dir"):
         checkpoints.newest_good()
 
 
@@ -128,7 +128,7 @@ def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
     make_run_folder(folder, {"seed": 0, "corpus": ["a.txt"]}, tokenizer)
     check_run_folder(folder, {"seed": 0, "corpus": ["a.txt"]})
     assert read_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
-    with pytest.raises(ValueError, match="run of other settings: seed was 0, now 1"):
+    with pytest.raises(ValueError, match="run with other settings: seed was 0, now 1"):
         check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
 
 

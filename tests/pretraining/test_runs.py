@@ -93,7 +93,7 @@ def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
     assert pretrain(arguments, at=("step", 5, "SIGTERM")) == [0]
     assert steps_of(tmp_path / "run")[-1] in (5, 6)  # the signal may arrive before or after the step has begun
     assert not (tmp_path / "run" / "model").exists()
-    assert "the same command goes on" in last_output()
+    assert "the same command resumes the run" in last_output()
     assert pretrain(arguments) == [0]
     assert_same_weights(tmp_path / "run", whole_run)
 
@@ -105,7 +105,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path
     (damaged / "optimizer.pt").write_bytes((damaged / "optimizer.pt").read_bytes()[:-100])
     assert pretrain(arguments) == [0]
     assert "checkpoint-000000006 is damaged: optimizer.pt has changed" in last_output()
-    assert re.search("going on from .*checkpoint-000000003", last_output())
+    assert re.search("resuming from .*checkpoint-000000003", last_output())
     assert_same_weights(tmp_path / "run", whole_run)
 
 
@@ -131,7 +131,7 @@ def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     assert {"evaluation.json", "files.json"}.isdisjoint(path.name for path in (tmp_path / "run" / "model").iterdir())
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert f"step {best['step']}, best by validation_lm_loss" in card
-    assert f"| validation LM loss, nats a token | {best['validation_lm_loss']:.3f} |" in card
+    assert f"| validation LM loss, nats per token | {best['validation_lm_loss']:.3f} |" in card
 
 
 @pytest.mark.parametrize("num_processes, share, accumulation", [(2, 16, 1), (2, 8, 2), (1, 16, 2)])
@@ -207,14 +207,14 @@ def test_a_recipe_goes_on_to_the_bit(options, tmp_path):
     config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "killed" / "model").config
     assert config.window_size == 3
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]).replace("steps: 4", "steps: 5"))
-    assert "holds a run of other settings: stages was" in error_of([*arguments, *killed])
+    assert "holds a run with other settings: stages was" in error_of([*arguments, *killed])
     taught = RECIPE.format(corpus=options[1]) + "  - {steps: 2, made_up: 1}"
     (tmp_path / "recipe.yaml").write_text(taught, encoding="utf-8")
     assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output_dir", str(tmp_path / "other")])
 
 
 def test_everything_at_once(options, tmp_path, sentences):
-    """bf16, checkpointing, validation, a treebank, gzip, own vocabulary, other tracker."""
+    """bf16, checkpointing, validation, a treebank, gzip, own vocabulary, another tracker."""
     with gzip.open(tmp_path / "c.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(sentences))
     (tmp_path / "trees.mrg").write_text(

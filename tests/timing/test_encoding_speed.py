@@ -36,7 +36,7 @@ def test_sentences_have_the_lengths_of_their_range():
     assert list(found) == list(ranges)
     assert all(low <= len(ids) < high for (low, high), rows in found.items() for ids in rows)
     assert found == sentences_by_range(LINES, tokenizer, 5, ranges)
-    with pytest.raises(ValueError, match="sentences of 500 to 599 tokens, neighbours joined; 5 are wanted"):
+    with pytest.raises(ValueError, match="sentences of 500 to 599 tokens, with neighbours joined, but 5 are needed"):
         sentences_by_range(LINES, tokenizer, 5, ((500, 600),))
 
 
@@ -84,7 +84,9 @@ def test_a_fair_bert_that_is_another_bert_stops_before_any_time_is_taken(tiny_co
     with torch.inference_mode():
         check.check_same([fair], inputs, torch.float32)
         wrong = System(FAIR_BERT, lambda batch: 1.001 * fair.run(batch), same_as=fair.same_as)
-        with pytest.raises(ValueError, match="BERT-12L, our products is not the BERT it should be, by 1.0e-03"):
+        with pytest.raises(
+            ValueError, match="BERT-12L, our products differs from the BERT that it should be, by 1.0e-03"
+        ):
             check.check_same([wrong], inputs, torch.float32)
 
 
@@ -192,7 +194,7 @@ def test_the_table_and_its_files(tmp_path, capsys):
     assert f"the fair BERT is {FAIR_BERT} |" in out and re.search(
         r"\d x fair BERT, [\d.]+ x BERT, [\d.]+ x products", out
     )
-    assert results["batch_sizes"] == [] and "of a batch" not in out
+    assert results["batch_sizes"] == [] and "milliseconds per batch" not in out
     assert results["training"]["tokens"] <= 20 and "tokens/s" in out
     plot(results, tmp_path / "again.png")
 

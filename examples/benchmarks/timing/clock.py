@@ -1,4 +1,4 @@
-"""Seconds and bytes of functions that take turns in one process."""
+"""Time and memory of functions that take turns in one process."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ LONG_RUN_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Time:
-    """Seconds: median, least and most of several rounds."""
+    """Median, least and most seconds of several rounds."""
 
     median: float
     least: float
@@ -25,8 +25,8 @@ class Time:
 
 
 def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: str, progress=None) -> dict[str, Time]:
-    """Run each function once in every round, after one round that does not count, but for those that take so long
-    that a first run is like any other.
+    """Run each function once in every round. A first round does not count, except for functions that take longer than
+    `LONG_RUN_SECONDS`, of which a first run is like any other.
 
     Args:
         progress: called with the name of a function before it runs.
@@ -57,8 +57,10 @@ def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[st
 
 
 def peak_memory(function: Callable[[], object], device: str) -> int:
-    """Bytes that a run takes at most beyond what was taken before; on a CPU sampled, of the whole process,
-    where the system is Linux, else 0."""
+    """Peak memory of a run in bytes, beyond the memory in use before.
+
+    On a CPU, the memory of the whole process is sampled. This needs Linux; elsewhere the result is 0.
+    """
     if device.startswith("cuda"):
         synchronize(device)
         torch.cuda.reset_peak_memory_stats()
@@ -96,7 +98,7 @@ def _seconds(function: Callable[[], object], device: str) -> float:
 
 
 def _release_unused_memory() -> None:
-    """What the C library holds for later goes back to the system, where there is a way to ask for it."""
+    """Make the C library return unused memory to the system, if it can."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)
