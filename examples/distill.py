@@ -1,4 +1,4 @@
-"""Make one parser of several: average what they say of raw text, and fit a student to the averages' best trees.
+"""Distil several parsers into one: average their posteriors on raw text, and train a student on the best trees.
 
     python examples/distill.py --teachers runs/1/model runs/2/model runs/3/model --student runs/1/model \\
         --corpus text.txt.gz --output_dir runs/distilled --treebank gold.mrg
@@ -6,9 +6,9 @@
     text ── words ──► each teacher: posteriors of spans ──► mean ──► tree of minimum risk ──► the student's parser
             reading.py           distillation/teachers.py         consensus.py                   Trainer
 
-A teacher is a checkpoint, or a file of trees, a line for each of the text. The options of `TrainingArguments` are
-options here; with ``--resume_from_checkpoint true`` the same command goes on from its newest checkpoint. The student's
-encoder stays as it is: train it on along its new trees by ``pretrain.py --model <output_dir>/model``.
+A teacher is a checkpoint, or a file with a tree for each line of the text. The options of `TrainingArguments` are
+options here; the same command with ``--resume_from_checkpoint true`` resumes from its newest checkpoint. The student's
+encoder does not change: train it along the new trees with ``pretrain.py --model <output_dir>/model``.
 """
 
 import sys
@@ -43,22 +43,31 @@ from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 
 @dataclass
 class DistillationOptions:
-    teachers: list[str] = field(metadata={"help": "checkpoints, folders or Hub names; files of trees"})
-    student: str = field(metadata={"help": "checkpoint whose parser goes on from what it is"})
-    corpus: list[str] = field(metadata={"help": "text files, .txt or .txt.gz, a sentence a line"})
-    clean_wikitext: bool = field(default=False, metadata={"help": "undo WikiText's mark-up"})
-    method: str = field(default="parser", metadata={"help": "whose trees of a checkpoint", "choices": list(METHODS)})
-    bounds_bonus: float | None = field(
-        default=None, metadata={"help": "of checkpoints; by default as they are configured"}
+    teachers: list[str] = field(metadata={"help": "folders or Hub names of checkpoints, or files of trees"})
+    student: str = field(metadata={"help": "folder or Hub name of the checkpoint whose parser is trained further"})
+    corpus: list[str] = field(metadata={"help": "text files (.txt or .txt.gz), one sentence per line"})
+    clean_wikitext: bool = field(default=False, metadata={"help": "undo WikiText's mark-up (@-@, @,@, @.@, <unk>)"})
+    method: str = field(
+        default="parser", metadata={"help": "which trees of a checkpoint to learn from", "choices": list(METHODS)}
     )
-    max_words: int = field(default=60, metadata={"help": "longer sentences are left out; costs grow with the cube"})
-    treebank: str | None = field(default=None, metadata={"help": "file of bracketed trees, for F1 at every save"})
-    treebank_half: str | None = field(default=None, metadata={"help": "even or odd lines only"})
+    bounds_bonus: float | None = field(
+        default=None,
+        metadata={
+            "help": "bonus in nats for split points at punctuation, in checkpoints; by default as they are configured"
+        },
+    )
+    max_words: int = field(
+        default=60, metadata={"help": "longer sentences are left out; time grows with the cube of the length"}
+    )
+    treebank: str | None = field(default=None, metadata={"help": "file of bracketed trees, to print F1 at every save"})
+    treebank_half: str | None = field(
+        default=None, metadata={"help": "evaluate only the trees with an even or an odd number, counted from 0"}
+    )
 
 
 @dataclass
 class DistillationArguments(TrainingArguments):
-    """What is usual here."""
+    """`TrainingArguments` with defaults that suit distillation."""
 
     per_device_train_batch_size: int = 256
     learning_rate: float = 3e-3
@@ -70,11 +79,11 @@ class DistillationArguments(TrainingArguments):
     logging_steps: float = 20
     report_to: str = "none"
     remove_unused_columns: bool = False
-    train_sampling_strategy: str = "sequential"  # rows come in their batches: grouping again would be another order
+    train_sampling_strategy: str = "sequential"  # the rows are already grouped into batches
 
 
 class CollatorWithTrees:
-    """Batches of numbered sentences, with the teachers' best trees over pieces as labels."""
+    """Makes batches of numbered sentences, with the teachers' best trees over pieces as labels."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list):
         self.tokenizer, self.teachers = tokenizer, teachers
@@ -91,7 +100,7 @@ class CollatorWithTrees:
 
 
 class TreebankScore(TrainerCallback):
-    """F1 against a treebank at every save, in the log."""
+    """Prints F1 against a treebank at every save."""
 
     def __init__(self, path: str, half: str | None, tokenizer: PreTrainedTokenizerBase):
         self.gold, self.tokenizer = read_gold_trees(path, half=half), tokenizer
@@ -114,12 +123,13 @@ def main(arguments: list[str] | None = None) -> None:
     teachers = [make_teacher(name, options, len(lines)) for name in options.teachers]
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
     trainer = Trainer(
-        student, settings, train_dataset=make_rows(lines, options, settings), callbacks=callbacks,
+        student, settings, train_dataset=make_dataset(lines, options, settings), callbacks=callbacks,
         data_collator=CollatorWithTrees(tokenizer, teachers),
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
-        print(f"the model is in {save(student, tokenizer, options.student, Path(settings.output_dir) / 'model')}")
+        folder = save_student(student, tokenizer, options.student, Path(settings.output_dir) / "model")
+        print(f"the model is in {folder}")
 
 
 def make_teacher(name: str, options: DistillationOptions, num_lines: int) -> FileTeacher | ParserTeacher:
@@ -130,22 +140,24 @@ def make_teacher(name: str, options: DistillationOptions, num_lines: int) -> Fil
     ))  # fmt: skip
 
 
-def make_rows(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:
-    """Lines of two or more words, with their numbers: batches of like length, in an order that the seed alone tells."""
+def make_dataset(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:
+    """Lines of two or more words with their numbers, in batches of similar length, shuffled by the seed alone."""
     lengths = np.array([len(line.split()) for line in lines])
     [kept] = np.nonzero((lengths > 1) & (lengths <= options.max_words))
     if not len(kept):
-        raise ValueError(f"no line of 2 to {options.max_words} words in the corpus; --max_words takes longer ones")
+        raise ValueError(
+            f"no line of 2 to {options.max_words} words in the corpus; raise --max_words to take longer ones"
+        )
     size = settings.per_device_train_batch_size
     batches = plan_epoch(lengths[kept], settings.seed, 0, Limits(size, size * options.max_words), 1)
     rows = kept[np.concatenate([part for parts in batches for part in parts])].tolist()
     return Dataset.from_dict({"row": rows, "text": [lines[row] for row in rows]})
 
 
-def save(
+def save_student(
     student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, source: str, folder: Path
 ) -> Path:
-    """The student's checkpoint with its new parser."""
+    """Save the student's checkpoint with its new parser."""
     model = FastR2D2ForPreTraining.from_pretrained(source)
     model.model.parser.load_state_dict(student.parser.state_dict())
     model.save_pretrained(folder)

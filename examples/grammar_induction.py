@@ -1,4 +1,4 @@
-"""Systems side by side against a treebank: `fast-r2d2 evaluate`, as a script.
+"""Compare systems on a treebank: `fast-r2d2 evaluate`, as a script.
 
     python examples/grammar_induction.py gold.mrg                                   # baselines and the bundled model
     python examples/grammar_induction.py gold.mrg --predicted mine.txt theirs.txt   # trees of other parsers

@@ -1,10 +1,10 @@
-"""Parse ten sentences, or yours: `fast-r2d2 parse`, as a script.
+"""Parse ten sentences, or your own: `fast-r2d2 parse`, as a script.
 
     python examples/parse.py                                    # ten sentences
     python examples/parse.py "The cat sat on the mat"
     accelerate launch examples/parse.py --file corpus/*.txt.gz --output trees/
 
-Runs offline on the bundled checkpoint; `--help` lists the options.
+The bundled checkpoint works offline; `--help` lists the options.
 """
 
 import sys

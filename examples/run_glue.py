@@ -1,4 +1,4 @@
-"""Fine-tune on GLUE with `transformers.Trainer` (paper, Sections 3.3 and 4.2), score both encodings on every epoch.
+"""Fine-tune on GLUE with `transformers.Trainer` (paper, Sections 3.3 and 4.2); both encodings are scored every epoch.
 
     python examples/run_glue.py --tasks CoLA --output_dir runs/glue                     # from the Hub, nyu-mll/glue
     python examples/run_glue.py --tasks SST-2 RTE --data path/to/glue --learning_rate 1e-3
@@ -6,8 +6,8 @@
     TSV files or Hub ── text, text_pair, label ── ids, types ── Trainer ──► scores ──► table, JSON, model card
            data.py, tasks.py                        training.py            metrics.py     report.py
 
-The options of `TrainingArguments` are options here, but for the metric that chooses the epoch. Model and scores lie in
-``<output_dir>/<task>``.
+The options of `TrainingArguments` are options here, except ``metric_for_best_model``: the task decides the metric that
+chooses the best epoch. Model and scores are written to ``<output_dir>/<task>``.
 """
 
 import copy
@@ -20,9 +20,9 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from glue.data import read_task
 from glue.options import FineTuningArguments, GlueOptions
-from glue.report import model_card, results, table, write_results
+from glue.report import collect_results, model_card, table, write_results
 from glue.tasks import Task, find_task
-from glue.training import evaluated, make_trainer
+from glue.training import evaluation_sets, make_trainer
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -30,23 +30,26 @@ def main(arguments: list[str] | None = None) -> None:
     options, settings = parser.parse_args_into_dataclasses(arguments)
     tasks = [find_task(name) for name in options.tasks]  # a wrong name shows before the first task trains
     if len(tasks) > 1 and settings.push_to_hub:
-        raise ValueError("a repository holds one model; with --push_to_hub give one task at a time")
+        raise ValueError("a repository holds one model; give one task at a time with --push_to_hub")
     if len(tasks) > 1 and settings.resume_from_checkpoint not in (None, "True", "true"):
-        raise ValueError("a checkpoint is of one task; give one task, or --resume_from_checkpoint true for the newest")
+        raise ValueError(
+            "a checkpoint belongs to one task; give one task, or --resume_from_checkpoint true for the newest "
+            "checkpoint of each"
+        )
     all_results = [run(task, options, copy.copy(settings)) for task in tasks]
     if settings.should_save:
-        print(f"\n{table(all_results)}\n\nresults, with all epochs: {settings.output_dir}/<task>/results.json")
+        print(f"\n{table(all_results)}\n\nresults of all epochs: {settings.output_dir}/<task>/results.json")
 
 
 def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict:
-    """Train and evaluate one task; leave its model and its results in a folder of its own."""
+    """Train and evaluate one task; write its model and its results to a folder of its own."""
     settings.output_dir = str(Path(settings.output_dir) / task.name)
     if settings.resume_from_checkpoint in ("True", "true"):
         folder = Path(settings.output_dir)
         settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
     with settings.main_process_first(desc="reading the task"):
         data = read_task(task, options.data)
-    first = evaluated(data)[0][0]
+    first = evaluation_sets(data)[0][0]
     settings.metric_for_best_model = f"eval_{first}_{options.encoding}_{task.metric}"
     settings.greater_is_better = True
     trainer = make_trainer(task, data, options, settings)
@@ -55,7 +58,7 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
         folder = Path(settings.output_dir) / "model"
         trainer.model.save_pretrained(folder)
         trainer.processing_class.save_pretrained(folder)
-    result = results(task, trainer, options, settings)
+    result = collect_results(task, trainer, options, settings)
     if settings.should_save:
         write_results(result, Path(settings.output_dir) / "results.json")
         place = trainer.hub_model_id if settings.push_to_hub else str(folder)

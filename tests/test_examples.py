@@ -55,7 +55,7 @@ def test_the_readmes_pretraining_makes_a_model_that_parses(tmp_path):
     [command] = re.findall(r"python examples/(pretrain.py .* my-texts/ .*)", readme)
     command = command.replace("my-texts/", str(tmp_path / "my-texts")).replace("runs/mine", str(tmp_path / "run"))
     command = command.replace("some-other-text.txt", str(tmp_path / "my-texts" / "one.txt"))
-    result = run(*command.split(), "--vocab_size", "60", "--max_steps", "3", "--evaluate_steps", "2")
+    result = run(*command.split(), "--vocab_size", "60", "--max_steps", "3", "--eval_steps", "2")
     assert result.returncode == 0, result.stderr
     assert "validation LM" in result.stdout and "parser:" in (tmp_path / "run" / "trees.txt").read_text()
     parsed = run("parse.py", "the dog sat .", "--checkpoint", str(tmp_path / "run" / "model"))
@@ -82,14 +82,14 @@ def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
     assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/films"][-1].keys()
 
 
-def test_the_benchmark_prints_its_figures():
-    result = run("benchmark.py", "--only", "planning")
+def test_the_benchmark_of_planning_prints_its_figures():
+    result = run("benchmarks/planning_and_memory.py", "--only", "planning")
     assert result.returncode == 0 and "levels of 500 tokens" in result.stdout, result.stderr
 
 
 def test_the_training_benchmark_prints_its_figures(tmp_path):
     (tmp_path / "corpus.txt").write_text("the cat sat on the mat\na dog ate the bone slowly\n" * 200, encoding="utf-8")
     arguments = ["--corpus", str(tmp_path / "corpus.txt"), "--size", "tiny", "--vocab_size", "8000", "--repeats", "1"]
-    result = run("benchmark_training.py", *arguments, "--only", "step")
+    result = run("benchmarks/training.py", *arguments, "--only", "step")
     assert result.returncode == 0, result.stderr
     assert "ratio" in result.stdout and "together" in result.stdout

@@ -1,4 +1,4 @@
-"""What several parsers, or files of trees, say of sentences: their spans' mean posteriors, and the best trees."""
+"""Teachers, and the best trees under the mean of their posteriors of spans."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,23 +13,23 @@ from modeling_fast_r2d2.reading import ReadSentence
 
 
 class ParserTeacher:
-    """A checkpoint: the posteriors of its parser's trees, or the trees themselves of another method.
+    """A checkpoint as a teacher: posteriors of its parser's trees, or the trees of another method.
 
     Args:
-        parser: with any tokenizer that has the student's words.
+        parser: its tokenizer must split text into the same words as the student's.
     """
 
     def __init__(self, parser: TreeParser):
         self.parser = parser
 
     def __call__(self, sentences: Sequence[ReadSentence], rows: Sequence[int]) -> Tensor:
-        """Posteriors over the sentences' words, marks left out; see `consensus`."""
+        """Posteriors of spans by first word and width, ``(batch, words, words + 1)``; punctuation is not counted."""
         read = self.parser.read([sentence.leaves for sentence in sentences], is_split_into_words=True)
         size, lengths = max(len(sentence.words) for sentence in sentences), []
         spans, scores, _ = self.parser.run(read)
         for own, sentence in zip(read, sentences, strict=True):
             if own.words != sentence.words:
-                raise ValueError(f"a teacher has other words than the student in {' '.join(sentence.leaves)!r:.80}")
+                raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
             lengths.append(len(own.words))
         if self.parser.arguments is not None:
             return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
@@ -40,7 +40,7 @@ class ParserTeacher:
 
 
 class FileTeacher:
-    """Trees that lie in a file, a line for each sentence of the text."""
+    """A file of trees as a teacher, with one line for each line of the text."""
 
     def __init__(self, path: Path, num_sentences: int):
         self.path, self.trees = path, read_predicted_trees(path)
@@ -48,7 +48,7 @@ class FileTeacher:
             raise ValueError(f"{path} has {len(self.trees)} trees, the text {num_sentences} lines")
 
     def __call__(self, sentences: Sequence[ReadSentence], rows: Sequence[int]) -> Tensor:
-        """The same, of the sentences with these numbers in the text."""
+        """Posteriors as `ParserTeacher` gives them, here 0 or 1; ``rows`` are the sentences' numbers in the text."""
         trees = [self.trees[row] for row in rows]
         for row, tree, sentence in zip(rows, trees, sentences, strict=True):
             if tree.num_leaves != len(sentence.words):
@@ -60,7 +60,7 @@ class FileTeacher:
 def consensus(
     teachers: Sequence, sentences: Sequence[ReadSentence], rows: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
-    """For each sentence, the spans of the best tree over its words under the teachers' mean."""
+    """For each sentence, the spans of the best tree over its words under the mean of the teachers' posteriors."""
     posteriors = torch.stack([teacher(sentences, rows) for teacher in teachers]).mean(0)
     lengths = [len(sentence.words) for sentence in sentences]
     spans = minimum_risk_trees(posteriors, torch.tensor(lengths)).tolist()

@@ -1,1 +1,1 @@
-"""The parts of `run_glue.py`: tasks, data, features, metrics, reports."""
+"""The modules of `run_glue.py`."""

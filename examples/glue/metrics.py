@@ -1,4 +1,4 @@
-"""Scores of predictions, by scikit-learn; nothing is downloaded."""
+"""Scores of predictions, computed with scikit-learn; nothing is downloaded."""
 
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
@@ -8,7 +8,7 @@ from glue.tasks import Task
 
 
 def score(task: Task, prediction: EvalPrediction) -> dict[str, float]:
-    """``accuracy``, and the task's own metric if it is another: ``matthews_correlation``, or ``f1`` of class 1."""
+    """``accuracy``, and the task's own metric if it is ``matthews_correlation`` or ``f1`` (of class 1)."""
     labels, predicted = prediction.label_ids, np.argmax(prediction.predictions, axis=-1)
     scores = {"accuracy": float(accuracy_score(labels, predicted))}
     if task.metric == "matthews_correlation":

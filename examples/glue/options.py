@@ -1,4 +1,4 @@
-"""What `run_glue.py` can be told besides `TrainingArguments`; every field is a command-line option."""
+"""The options of `run_glue.py` besides `TrainingArguments`. Every field is a command-line option."""
 
 from dataclasses import dataclass, field
 
@@ -16,18 +16,22 @@ def _help(text: str, default=None, **metadata):
 class GlueOptions:
     """Which tasks, which model, which losses."""
 
-    tasks: list[str] = field(metadata={"help": "CoLA, SST-2, MRPC, QQP, MNLI, RTE; one after the other"})
-    data: str = _help("folder with a folder of TSV files for each task, or a data set's Hub name", "nyu-mll/glue")
-    model: str = _help("checkpoint to fine-tune, folder or Hub name", bundled_checkpoint())
-    max_length: int = _help("tokens kept of a sentence, or of a pair together", 200)
-    max_train_samples: int | None = _help("train on so many rows, drawn by the seed")
-    encoding: str = _help("whose score on the first evaluation set chooses the best epoch", "forced",
+    tasks: list[str] = field(metadata={"help": "tasks that run one after the other: CoLA, SST-2, MRPC, QQP, MNLI, RTE"})
+    data: str = _help("folder with a folder of TSV files per task, or a data set's Hub name", "nyu-mll/glue")
+    model: str = _help("folder or Hub name of the checkpoint to fine-tune", bundled_checkpoint())
+    max_length: int = _help("longer sentences, or pairs, are cut to this number of tokens", 200)
+    max_train_samples: int | None = _help("largest number of training rows, chosen at random by the seed")
+    encoding: str = _help("encoding whose score on the first evaluation set chooses the best epoch", "forced",
                           choices=["forced", "chart"])  # fmt: skip
-    license: str | None = _help("of the weights, for the model card, as the Hub abbreviates it: apache-2.0, mit, ...")
-    forced_loss_weight: float | None = _help("of the task loss along the parser's tree; by default as in the model")
-    chart_loss_weight: float | None = _help("of the task loss over the chart; 0 does not compute a loss")
-    lm_loss_weight: float | None = _help("of the language-model loss; the paper's † is 0")
-    tree_loss_weight: float | None = _help("of the tree KL")
+    license: str | None = _help("licence of the weights for the model card, as the Hub writes it: apache-2.0, mit, ...")
+    forced_loss_weight: float | None = _help(
+        "weight of the task loss along the parser's tree; by default as in the model"
+    )
+    chart_loss_weight: float | None = _help(
+        "weight of the task loss over the chart; a loss with weight 0 is not computed"
+    )
+    lm_loss_weight: float | None = _help("weight of the language-model loss; rows with † in the paper have 0")
+    tree_loss_weight: float | None = _help("weight of the tree KL")
 
     def __post_init__(self):
         for name in ("max_length", "max_train_samples"):
@@ -35,7 +39,7 @@ class GlueOptions:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
 
     def loss_weights(self) -> dict[str, float]:
-        """Fields of the configuration that were given here."""
+        """The loss weights that were given, by their names in the configuration."""
         names = (f"{loss}_loss_weight" for loss in ("forced", "chart", "lm", "tree"))
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -44,19 +48,19 @@ class GlueOptions:
 class FineTuningArguments(TrainingArguments):
     """`TrainingArguments` with the paper's settings as defaults (Section 4.2), and the parser's learning rate."""
 
-    output_dir: str = _help("folder of the results and of a folder for each task", "runs/glue")
-    num_train_epochs: float = _help("passes over the training rows", 10)
-    per_device_train_batch_size: int = _help("rows a process and step", 64)
-    per_device_eval_batch_size: int = _help("rows a process, evaluating", 128)
-    learning_rate: float = _help("peak, of encoder and head", 5e-5)
-    parser_learning_rate: float = _help("peak, of the parser", 1e-2)
-    weight_decay: float = _help("of all but biases", 0.01)
+    output_dir: str = _help("folder of the results, with one folder per task", "runs/glue")
+    num_train_epochs: float = _help("number of passes over the training rows", 10)
+    per_device_train_batch_size: int = _help("number of rows per process and forward pass", 64)
+    per_device_eval_batch_size: int = _help("number of rows per process during evaluation", 128)
+    learning_rate: float = _help("peak learning rate of encoder and head", 5e-5)
+    parser_learning_rate: float = _help("peak learning rate of the parser", 1e-2)
+    weight_decay: float = _help("weight decay of all parameters but biases", 0.01)
     eval_strategy: str = _help("when to evaluate", "epoch")
     save_strategy: str = _help("when to save", "epoch")
     logging_strategy: str = _help("when to log the training loss", "epoch")
-    save_total_limit: int | None = _help("checkpoints kept", 2)
-    load_best_model_at_end: bool = _help("keep the best epoch's weights", True)
-    hub_strategy: str = _help("when to upload; other than at the end, everything that is saved goes up", "end")
+    save_total_limit: int | None = _help("number of checkpoints that are kept", 2)
+    load_best_model_at_end: bool = _help("end with the weights of the best epoch", True)
+    hub_strategy: str = _help("when to upload; any value but end also uploads every checkpoint", "end")
 
     def __post_init__(self):
         super().__post_init__()

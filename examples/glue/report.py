@@ -1,7 +1,6 @@
-"""What a task's training left: scores by epoch, a table, JSON, and a model card."""
+"""Reports of fine-tuning: scores by epoch, a table, a JSON file and a model card."""
 
 import json
-import os
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
@@ -9,6 +8,7 @@ from transformers import Trainer
 
 from glue.options import FineTuningArguments, GlueOptions
 from glue.tasks import Task
+from modeling_fast_r2d2.text_files import write_text
 
 USAGE = """\
 ```python
@@ -20,14 +20,14 @@ print(classify({example}))
 """
 
 
-def results(task: Task, trainer: Trainer, options: GlueOptions, arguments: FineTuningArguments) -> dict:
-    """Scores of each epoch and of the best one, whose weights the trainer holds at the end; times; settings."""
+def collect_results(task: Task, trainer: Trainer, options: GlueOptions, arguments: FineTuningArguments) -> dict:
+    """Scores of all epochs, those of the epoch whose weights are kept, times and settings."""
     epochs: dict[float, dict] = {}
     for entry in trainer.state.log_history:
         figures = {key.removeprefix("eval_"): entry[key] for key in entry if key.startswith("eval_") or key == "loss"}
         epochs.setdefault(entry["epoch"], {"epoch": entry["epoch"]}).update(figures)
     by_epoch = [epoch for epoch in epochs.values() if len(epoch) > 2]
-    # What the weights were chosen by; without a choice they are the last ones.
+    # The score that chose the weights; without a choice they are those of the last epoch.
     chooser = arguments.metric_for_best_model.removeprefix("eval_") if arguments.load_best_model_at_end else None
     trained = [epoch for epoch in by_epoch if epoch["epoch"] > 0]
     kept = max(trained, key=lambda epoch: epoch[chooser]) if chooser else trained[-1]
@@ -56,7 +56,7 @@ def results(task: Task, trainer: Trainer, options: GlueOptions, arguments: FineT
 
 
 def scores(result: dict) -> list[tuple[str, str, float]]:
-    """(evaluated on, metric, value) of the best epoch."""
+    """Evaluation set, metric and value for each score of the best epoch."""
     names = ("accuracy", "matthews_correlation", "f1")
     return [
         (key.removesuffix(f"_{name}"), name, value)
@@ -65,7 +65,7 @@ def scores(result: dict) -> list[tuple[str, str, float]]:
 
 
 def table(all_results: list[dict]) -> str:
-    """Markdown: a line for each task, evaluation set and encoding, in hundredths."""
+    """A Markdown table of scores times 100, with a line per task, evaluation set and encoding."""
     lines = ["| task | on | encoding | accuracy | MCC | F1 | epoch | minutes |", "| --- " * 8 + "|"]
     for result in all_results:
         places = dict.fromkeys(place for place, _, _ in scores(result))
@@ -81,17 +81,14 @@ def table(all_results: list[dict]) -> str:
 
 
 def write_results(result: dict, file: Path) -> None:
-    """Whole or not at all."""
-    aside = file.with_name(f".{file.name}.part")
-    aside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, file)
+    write_text(file, json.dumps(result, indent=1) + "\n")
 
 
 def model_card(task: Task, result: dict, place: str, license: str | None = None) -> str:
-    """Markdown with the hub's header: data, scores and code that runs as it stands.
+    """The model card, as Markdown with the Hub's header: data, scores, and code that runs as it is.
 
     Args:
-        place: what ``from_pretrained`` finds the model by.
+        place: folder or Hub name of the model, for ``from_pretrained``.
     """
     name = f"{Path(result['model']).name}-{task.hub_name}"
     data = ModelCardData(
@@ -107,7 +104,7 @@ def model_card(task: Task, result: dict, place: str, license: str | None = None)
     )  # fmt: skip
     example = '{"text": "A man sleeps.", "text_pair": "Nobody is awake."}' if task.is_pair else '"A gripping film."'
     chosen = (
-        f"The epoch was chosen by `{result['chosen_by']}`, so these scores are a little high."
+        f"The epoch was chosen by `{result['chosen_by']}`, so these scores are slightly too high."
         if result["chosen_by"] else "The weights are those of the last epoch."
     )  # fmt: skip
     weights = ", ".join(f"{loss} {weight:g}" for loss, weight in result["loss_weights"].items())

@@ -1,4 +1,4 @@
-"""GLUE's tasks: what their files and columns are called, their classes, how they are scored."""
+"""GLUE's tasks: names of files and columns, classes and metrics."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ class Task:
     """One task.
 
     Attributes:
-        name: that of its folder in GLUE's own layout.
+        name: name of its folder in GLUE's own layout.
         hub_name: its configuration in ``nyu-mll/glue``.
-        classes: in the order of their numbers there.
-        metric: the one that the paper reports, see `metrics.score`.
-        columns: of its TSV files, sentences first, the label last.
-        hub_columns: the same in ``nyu-mll/glue``.
-        header: for files that have none, all their columns.
-        evaluations: names of what it is evaluated on: file stem and split in ``nyu-mll/glue``.
+        classes: names of the classes, in the order of their numbers in ``nyu-mll/glue``.
+        metric: the metric that the paper reports, see `metrics.score`.
+        columns: columns of its TSV files, the sentences first, the label last.
+        hub_columns: the same columns in ``nyu-mll/glue``.
+        header: all columns of its TSV files, if the files have no header.
+        evaluations: the evaluation sets, each by the stem of its file and by its split in ``nyu-mll/glue``.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Task:
         return len(self.columns) == 3
 
 
-PAIR = ("sentence1", "sentence2", "label")
+PAIR_COLUMNS = ("sentence1", "sentence2", "label")
 
 TASKS = {
     task.name: task
@@ -42,7 +42,8 @@ TASKS = {
             ("sentence", "label"), ("sentence", "label"), header=("source", "label", "mark", "sentence"),
         ),
         Task("SST-2", "sst2", ("negative", "positive"), "accuracy", ("sentence", "label"), ("sentence", "label")),
-        Task("MRPC", "mrpc", ("not_equivalent", "equivalent"), "f1", ("#1 String", "#2 String", "Quality"), PAIR),
+        Task("MRPC", "mrpc", ("not_equivalent", "equivalent"), "f1", ("#1 String", "#2 String", "Quality"),
+             PAIR_COLUMNS),
         Task(
             "QQP", "qqp", ("not_duplicate", "duplicate"), "f1",
             ("question1", "question2", "is_duplicate"), ("question1", "question2", "label"),
@@ -52,13 +53,13 @@ TASKS = {
             ("sentence1", "sentence2", "gold_label"), ("premise", "hypothesis", "label"),
             evaluations=(("dev_matched", "validation_matched"), ("dev_mismatched", "validation_mismatched")),
         ),
-        Task("RTE", "rte", ("entailment", "not_entailment"), "accuracy", PAIR, PAIR),
+        Task("RTE", "rte", ("entailment", "not_entailment"), "accuracy", PAIR_COLUMNS, PAIR_COLUMNS),
     )
 }  # fmt: skip
 
 
 def find_task(name: str) -> Task:
-    """By folder or Hub name, in any case; ValueError naming all tasks for another."""
+    """Find a task by its folder's or Hub name, in upper or lower case. Raises ValueError for other names."""
     for task in TASKS.values():
         if name.lower() in (task.name.lower(), task.hub_name):
             return task

@@ -1,4 +1,4 @@
-"""Rows to batches, and a stock `Trainer` over them."""
+"""Tokenized rows, batches, and a standard `Trainer`."""
 
 from functools import partial
 
@@ -19,22 +19,25 @@ SCORED_ENCODINGS = ("forced", "chart")  # Fast-R2D2* and Fast-R2D2 in the paper
 
 
 def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments: FineTuningArguments) -> Trainer:
-    """A `Trainer` that knows nothing of Fast-R2D2: the two learning rates are the optimizer's, the two encodings those
-    of two evaluation sets of the same rows."""
-    set_seed(arguments.seed)  # a new head's weights are drawn now
-    tokenizer, model = load(task, options)
+    """Make a standard `Trainer`, which knows nothing of Fast-R2D2.
+
+    The optimiser has the two learning rates. Each evaluation set is given twice, once for each encoding.
+    """
+    set_seed(arguments.seed)  # before a new head's weights are drawn
+    tokenizer, model = load_model_and_tokenizer(task, options)
     train = data["train"]
     if options.max_train_samples and options.max_train_samples < len(train):
         train = train.shuffle(seed=arguments.seed).select(range(options.max_train_samples))
+    sets = {name: tokenize_rows(rows, tokenizer, options.max_length) for name, rows in evaluation_sets(data)}
     evaluations = {
         f"{name}_{encoding}": rows.add_column("encoding", [encoding] * len(rows))
-        for name, rows in ((name, encode(rows, tokenizer, options.max_length)) for name, rows in evaluated(data))
+        for name, rows in sets.items()
         for encoding in SCORED_ENCODINGS
     }
     return Trainer(
         model,
         arguments,
-        train_dataset=encode(train, tokenizer, options.max_length),
+        train_dataset=tokenize_rows(train, tokenizer, options.max_length),
         eval_dataset=evaluations,
         processing_class=tokenizer,
         data_collator=CollatorWithEncoding(tokenizer),
@@ -50,20 +53,20 @@ def make_optimizer(model, arguments: FineTuningArguments) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, betas=betas, eps=arguments.adam_epsilon)
 
 
-def evaluated(data: DatasetDict) -> list[tuple[str, Dataset]]:
-    """All splits but the one that is trained on."""
+def evaluation_sets(data: DatasetDict) -> list[tuple[str, Dataset]]:
+    """All splits but the training rows, by name."""
     return [(name, rows) for name, rows in data.items() if name != "train"]
 
 
-def load(task: Task, options: GlueOptions):
-    """The checkpoint's tokenizer, and its model with a head for the task, new unless it has one for these classes."""
+def load_model_and_tokenizer(task: Task, options: GlueOptions):
+    """Load tokenizer and model. The model gets a new head unless it has one for the classes of the task."""
     model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
     try:
         config = AutoConfig.from_pretrained(options.model)
         if config.model_type != "fast_r2d2":
             raise ValueError(f"it is a {config.model_type!r} model")
         names = dict(enumerate(task.classes))
-        is_this_tasks = config.id2label == names  # 2 classes of another task would fit as well
+        is_this_tasks = config.id2label == names  # not by number: two classes of another task would fit, too
         for name, value in {
             "id2label": names, "label2id": {name: number for number, name in names.items()},
             "problem_type": "single_label_classification", "encoding": options.encoding, **options.loss_weights(),
@@ -75,17 +78,17 @@ def load(task: Task, options: GlueOptions):
         raise ValueError(f"no Fast-R2D2 checkpoint could be loaded from {options.model!r}: {error}") from error
     if not is_this_tasks:
         if any("Classification" in name for name in config.architectures or []):
-            logger.warning(f"the head in {options.model} is for other classes; a new one is trained")
+            logger.warning(f"the head in {options.model} is for other classes; a new head is trained")
         model.classifier = ClassificationHead(config)
     return tokenizer, model
 
 
-def encode(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
-    """Token ids, and types that tell the sentences of a pair apart. Text that is cut or blank is counted and said."""
+def tokenize_rows(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
+    """Tokenize rows; token types tell the sentences of a pair apart. A warning counts rows that are cut or blank."""
 
     def encode_rows(batch: dict[str, list]) -> dict[str, list]:
         columns = [batch[name] for name in ("text", "text_pair") if name in batch]
-        plain = {"add_special_tokens": False, "verbose": False}  # a [SEP] would be a leaf of the tree
+        plain = {"add_special_tokens": False, "verbose": False}  # [SEP] would become a leaf of the tree
         is_empty = [[not ids for ids in tokenizer(column, **plain)["input_ids"]] for column in columns]
         columns = [
             [tokenizer.unk_token if empty else text for text, empty in zip(*pair, strict=True)]
@@ -108,7 +111,7 @@ def encode(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -
 
 
 class CollatorWithEncoding(DataCollatorWithPadding):
-    """Rows of one batch share their ``encoding``, which is an argument of the model, not a tensor."""
+    """Passes on the ``encoding`` that the rows of a batch share; it is an argument of the model, not a tensor."""
 
     def __call__(self, features: list[dict]) -> dict:
         names = {feature.pop("encoding", None) for feature in features}

@@ -1,1 +1,1 @@
-"""The parts of `pretrain.py`: options, corpus, batches, optimiser, checkpoints, evaluation, reports, the loop."""
+"""The modules of `pretrain.py`."""

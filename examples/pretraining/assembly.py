@@ -1,4 +1,4 @@
-"""From options to a run that is ready for its first step."""
+"""Make a run from its options, ready for the first step."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import LabelledTree
-from pretraining.batches import Limits, PlannedEpochs, Share
+from pretraining.batches import Limits, PlannedEpochs, ProcessShare
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
-from pretraining.corpus import Corpus, encode_corpus, line_encoder, sentences_of
+from pretraining.corpus import Corpus, make_line_tokenizer, sentences_of, tokenize_corpus
 from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus
 from pretraining.display import Display
 from pretraining.evaluation import Evaluation, read_gold_trees, unigram_figures
@@ -27,7 +27,7 @@ from pretraining.models import begin_with_frequencies, make_model, make_tokenize
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
-from pretraining.run_folder import begin, begun_tokenizer, check_folder
+from pretraining.run_folder import check_run_folder, make_run_folder, read_tokenizer
 from pretraining.settings import Plan, Stage
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
@@ -37,8 +37,14 @@ from tokenization_fast_r2d2 import read_sentences
 
 @dataclass(frozen=True)
 class Data:
-    """``corpus`` is None when streaming; ``validation`` holds features and texts of the same sentences; ``counts`` are
-    those of units in the text, None where nothing asks for them."""
+    """Everything that is read before training.
+
+    Attributes:
+        texts: the lines of the corpus.
+        corpus: the tokenized corpus; None if it is streamed.
+        validation, validation_texts: features and texts of the same sentences.
+        counts: of units in the text; None if no stage and no evaluation needs them.
+    """
 
     texts: Dataset | IterableDataset
     tokenizer: PreTrainedTokenizerBase
@@ -49,48 +55,48 @@ class Data:
 
 
 def make_accelerator(options: Options) -> Accelerator:
-    tracker = options.output.tracker
+    output = options.output
     return Accelerator(
-        mixed_precision=options.training.mixed_precision, cpu=options.training.cpu,
-        log_with=None if tracker == "none" else tracker, project_dir=options.output.output,
+        mixed_precision=options.training.mixed_precision, cpu=options.training.use_cpu,
+        log_with=None if output.report_to == "none" else output.report_to, project_dir=output.output_dir,
         kwargs_handlers=[
             DistributedDataParallelKwargs(gradient_as_bucket_view=True),
-            InitProcessGroupKwargs(timeout=timedelta(days=1)),  # others wait while the main process reads the corpus
+            InitProcessGroupKwargs(timeout=timedelta(days=1)),  # the others wait while the main process reads
         ],
     )  # fmt: skip
 
 
 def read_data(options: Options, accelerator: Accelerator) -> Data:
-    """Read and encode all text; make the run's folder when all is well. The main process goes first, and caches."""
+    """Read and tokenize all text; then make the run's folder. The main process goes first and fills the cache."""
     check_arguments(options.stages, FastR2D2ForPreTraining.forward)
-    folder = Path(options.output.output)
+    folder = Path(options.output.output_dir)
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
-    settings = options.that_matter() | processes
+    settings = options.that_decide_weights() | processes
     with accelerator.main_process_first():
-        check_folder(folder, settings)
+        check_run_folder(folder, settings)
         texts = read_texts(options.data)
-        tokenizer = begun_tokenizer(folder) or make_tokenizer(
+        tokenizer = read_tokenizer(folder) or make_tokenizer(
             sentences_to_learn_from(texts, options.data), options.data, options.model
         )
-        corpus = None if options.data.streaming else encode_corpus(texts, tokenizer, options.data)
+        corpus = None if options.data.streaming else tokenize_corpus(texts, tokenizer, options.data)
         if corpus is None:
             check_stream(texts, tokenizer, options.data)
         validation = read_validation(tokenizer, options)
-        if accelerator.is_main_process and begun_tokenizer(folder) is None:
-            make_model(tokenizer, options.model)  # what is wrong with the options must show before a folder is made
+        if accelerator.is_main_process and read_tokenizer(folder) is None:
+            make_model(tokenizer, options.model)  # wrong options must show before a folder is made
             make_gold_trees(options.data)
-            begin(folder, settings, tokenizer)
+            make_run_folder(folder, settings, tokenizer)
         counts = read_counts(folder, texts, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
-        raise ValueError(f"{folder} is not seen by all machines; --output must be on a disk that they share")
+        raise ValueError(f"some machine does not see {folder}; --output_dir must be on a disk that all machines share")
     return Data(texts, tokenizer, corpus, *validation, counts)
 
 
 def read_counts(
     folder: Path, texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
 ) -> UnitCounts | None:
-    """Of the run's folder; where they are not there yet the main process puts them there. None if nobody asks."""
-    if not (options.data.treebank or options.need_counts):
+    """The counts in the run's folder, or new ones, which the main process saves; None if nothing needs counts."""
+    if not (options.data.treebank or options.needs_counts):
         return None
     counts = UnitCounts.load(folder) if folder.exists() else None
     if counts is None:
@@ -101,27 +107,27 @@ def read_counts(
 
 
 def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
-    """What a tokenizer is made from: all sentences, or the beginning of a stream."""
+    """The sentences that a new tokenizer is trained on: all, or those at the beginning of a stream."""
     lines = itertools.islice(texts, data.shuffle_buffer if data.streaming else None)
     return (sentence for line in lines for sentence in sentences_of([line["text"]], data))
 
 
 def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:
-    """Raise ValueError unless the beginning of a stream has a sentence to train on."""
-    encode = line_encoder(tokenizer, data)
+    """Raise ValueError if the beginning of a stream has no sentence to train on."""
+    tokenize = make_line_tokenizer(tokenizer, data)
     lines = itertools.islice(texts, data.shuffle_buffer)
-    if not any(sentence["input_ids"] for line in lines for sentence in encode([line["text"]])):
+    if not any(sentence["input_ids"] for line in lines for sentence in tokenize([line["text"]])):
         raise ValueError(f"no sentence of 1 to {data.max_length} tokens in the first {data.shuffle_buffer:,} lines of "
                          "the stream; --sentence_rule cuts lines into sentences")  # fmt: skip
 
 
 def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tuple[list[dict], list[str]]:
-    """The first sentences of the validation files that are not too long, as features and as texts."""
+    """The first validation sentences that are not too long, as features and as texts."""
     files = [name for source in options.data.validation or [] for name, *_ in files_of(source)]
-    encode, features, texts = line_encoder(tokenizer, options.data), [], []
+    tokenize, features, texts = make_line_tokenizer(tokenizer, options.data), [], []
     for line in read_sentences(files):
         sentences = sentences_of([line], options.data)
-        for feature, text in zip(encode([line]), sentences, strict=True):
+        for feature, text in zip(tokenize([line]), sentences, strict=True):
             if feature["input_ids"]:
                 features.append(feature)
                 texts.append(text)
@@ -134,9 +140,9 @@ def read_validation(tokenizer: PreTrainedTokenizerBase, options: Options) -> tup
 
 
 def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
-    """Model, optimizer, epochs and what watches them."""
-    training, output = options.training, options.output
-    limits = Limits(training.sentences_per_batch, training.tokens_per_batch)
+    """Make the model, the optimiser, the epochs and everything that watches them."""
+    training, output, folder = options.training, options.output, Path(options.output.output_dir)
+    limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     set_seed(training.seed)
     model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
     model.config.punctuation = "keep" if options.data.keep_punctuation else "aside"
@@ -144,31 +150,47 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
         begin_with_frequencies(model, data.corpus.count_tokens(model.config.vocab_size))
     teacher = make_teacher(data, options, accelerator)
     evaluation = Evaluation(
-        accelerator, model, data.tokenizer, limits, data.validation, texts_to_draw(data, options),
-        make_scorer(data, options, model, teacher), Path(output.output) / "trees.txt",
-    )  # fmt: skip
+        accelerator=accelerator,
+        model=model,
+        tokenizer=data.tokenizer,
+        limits=limits,
+        validation=data.validation,
+        texts_to_draw=texts_to_draw(data, options),
+        scorer=make_scorer(data, options, model, teacher),
+        drawings=folder / "trees.txt",
+    )
     epochs = make_epochs(options, accelerator, data, limits)
     plan = make_plan(options, epochs, limits)
-    num_steps = plan.num_steps or training.max_steps or training.epochs * len(epochs.plan(0))
-    if training.compile:
+    num_steps = plan.num_steps or training.max_steps or training.num_train_epochs * len(epochs.plan(0))
+    if training.torch_compile:
         model.model.composition.compile(dynamic=True)
     optimizer = make_optimizer(model, training)
     schedule = make_schedule(optimizer, training.warmup_steps, num_steps, plan)
     window_size = model.config.window_size
     model, optimizer = accelerator.prepare(model, optimizer)
     guide = Guide(teacher, accelerator.unwrap_model(model))
-    set_seed(training.seed + 1, device_specific=True)  # noise and dropout of a process are its own
+    set_seed(training.seed + 1, device_specific=True)  # every process has its own noise and dropout
     return Run(
-        accelerator, options, data.tokenizer, model, optimizer, schedule, epochs, plan, guide, num_steps, evaluation,
-        Checkpoints(Path(output.output) / "checkpoints", output.keep_checkpoints, accelerator),
-        Best(Path(output.output) / "best", output.best_by),
-        Display(num_steps, accelerator.is_main_process), Progress(corpus=describe(data.corpus)),
-        window_size,
-    )  # fmt: skip
+        accelerator=accelerator,
+        options=options,
+        tokenizer=data.tokenizer,
+        model=model,
+        optimizer=optimizer,
+        schedule=schedule,
+        epochs=epochs,
+        plan=plan,
+        guide=guide,
+        evaluate=evaluation,
+        checkpoints=Checkpoints(folder / "checkpoints", output.save_total_limit, accelerator),
+        best=Best(folder / "best", output.metric_for_best_model),
+        display=Display(num_steps, accelerator.is_main_process),
+        progress=Progress(corpus=corpus_sizes(data.corpus)),
+        window_size=window_size,
+    )
 
 
 def texts_to_draw(data: Data, options: Options) -> list[str]:
-    """Of the validation text, or of the corpus where there is none."""
+    """Sentences whose trees are drawn: of the validation text or, without one, of the corpus."""
     number = options.output.draw_trees
     return data.validation_texts[:number] or list(
         itertools.islice(sentences_to_learn_from(data.texts, options.data), number)
@@ -176,7 +198,7 @@ def texts_to_draw(data: Data, options: Options) -> list[str]:
 
 
 def compare_with_unigrams(data: Data) -> dict[str, float]:
-    """What a model must beat; empty without corpus or validation text."""
+    """Losses that a model must beat; empty if the corpus is streamed or there is no validation text."""
     if data.corpus is None or not data.validation:
         return {}
     size = len(data.tokenizer)
@@ -185,10 +207,12 @@ def compare_with_unigrams(data: Data) -> dict[str, float]:
 
 
 def make_plan(options: Options, epochs: PlannedEpochs | StreamedEpochs, limits: Limits) -> Plan:
-    """The recipe's stages on the run's own batches."""
+    """The plan of the recipe's stages; the run's batches tell how many steps a stage has."""
 
     def tokens_per_step(stage: Stage) -> float:
-        return epochs.tokens_per_step(replace(limits, tokens=stage.at(0).tokens_per_batch or limits.tokens))
+        return epochs.tokens_per_step(
+            replace(limits, tokens=stage.at(0).per_device_train_batch_tokens or limits.tokens)
+        )
 
     return Plan(options.stages, tokens_per_step)
 
@@ -199,7 +223,7 @@ def make_teacher(data: Data, options: Options, accelerator: Accelerator) -> Coun
 
 def make_scorer(data: Data, options: Options, model, teacher: CountTeacher | None) -> TreebankScorer | None:
     gold = make_gold_trees(options.data)
-    number, tokens = options.data.treebank_sentences, options.training.tokens_per_batch
+    number, tokens = options.data.treebank_sentences, options.training.per_device_train_batch_tokens
     return TreebankScorer(gold, model, data.tokenizer, teacher, number, tokens) if gold else None
 
 
@@ -208,17 +232,17 @@ def make_gold_trees(data: DataOptions) -> list[LabelledTree]:
 
 
 def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: Limits):
-    """Steps of a corpus that is there, or that is read as training goes."""
+    """Epochs of a corpus that was read before, or that is streamed."""
     training, collate = options.training, CollatorWithBounds(data.tokenizer)
-    share = Share(accelerator.process_index, accelerator.num_processes, training.accumulation)
+    share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
-        encode = line_encoder(data.tokenizer, options.data)
-        return StreamedEpochs(data.texts, encode, training.seed, limits, share, collate, options.data.shuffle_buffer)
-    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, options.data.num_workers)
+        tokenize = make_line_tokenizer(data.tokenizer, options.data)
+        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, options.data.shuffle_buffer)
+    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, options.data.dataloader_num_workers)
 
 
-def describe(corpus: Corpus | None) -> dict[str, int]:
-    """Of a corpus, to tell it from another one."""
+def corpus_sizes(corpus: Corpus | None) -> dict[str, int]:
+    """Sentences and tokens, by which a changed corpus is noticed; empty if it is streamed."""
     if corpus is None:
         return {}
     return {"sentences": len(corpus.lengths), "tokens": int(np.sum(corpus.lengths)), "too_long": corpus.num_too_long}

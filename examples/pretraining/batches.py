@@ -1,9 +1,9 @@
-"""Which sentences go through the model together: a function of lengths, seed and epoch, planned before the epoch.
+"""Batches: which sentences go through the model together is planned before each epoch, from lengths, seed and epoch.
 
     sentences ── shuffled ──► pools, each sorted by length ── cut ──► parts ── grouped ──► steps ── shuffled ──► epoch
 
-A *part* is what one process takes through the model at once. A *step* is the parts of all processes and of all forward
-passes of one update. Its parts hold sentences of like length, so that no process waits for another.
+A *part* is the batch of one process and one forward pass. A *step* is one update: the parts of all processes and of all
+their forward passes. The sentences of a step have similar lengths, so that no process waits for another.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,31 +15,31 @@ from torch.utils.data import DataLoader, Dataset
 
 from pretraining.stopping import leave_signals_to_the_main_process
 
-Part = np.ndarray  # long, numbers of sentences
-POOL = 50  # steps in a pool: the larger, the less padding and the less random
+BatchPart = np.ndarray  # int64, the numbers of its sentences in the corpus
+STEPS_PER_POOL = 50  # more steps mean less padding and less randomness
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a part."""
+    """The largest numbers of sentences and of tokens in a part."""
 
     sentences: int = 64
     tokens: int = 1536
 
 
 @dataclass(frozen=True)
-class Share:
-    """Which parts of a step are this process's, as a stride over processes."""
+class ProcessShare:
+    """Which parts of a step belong to this process: every ``num_processes``-th one, from ``process`` on."""
 
     process: int = 0
     num_processes: int = 1
-    accumulation: int = 1
+    gradient_accumulation_steps: int = 1
 
     @property
     def parts_per_step(self) -> int:
-        return self.num_processes * self.accumulation
+        return self.num_processes * self.gradient_accumulation_steps
 
-    def of(self, parts: list[Part]) -> list[Part]:
+    def select(self, parts: list[BatchPart]) -> list[BatchPart]:
         return parts[self.process :: self.num_processes]
 
 
@@ -48,10 +48,10 @@ class Step:
     """One process's share of an update.
 
     Attributes:
-        batches: what the model takes, at least one.
-        num_tokens, num_sentences: of all its batches together; 0 where the single batch is there only because every
-            process must take part in an update, and counts for nothing.
-        num_left_out: too long sentences of a stream that were met on the way.
+        batches: inputs of the model, at least one batch.
+        num_tokens, num_sentences: of all its batches together. They are 0 for a process that has no sentence left: its
+            single batch does not count, but every process must take part in an update.
+        num_left_out: sentences of a stream that were left out on the way, because they are too long.
     """
 
     batches: list[dict[str, torch.Tensor]]
@@ -62,15 +62,15 @@ class Step:
 
 def plan_epoch(
     lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
-) -> list[list[Part]]:
-    """Every sentence once, in steps of at most ``parts_per_step`` parts.
+) -> list[list[BatchPart]]:
+    """Plan an epoch: every sentence once, in steps of at most ``parts_per_step`` parts.
 
     Args:
-        lengths: ``(num_sentences,)`` long, tokens of each sentence, none above ``limits.tokens``.
+        lengths: ``(num_sentences,)`` int64, tokens of each sentence, none above ``limits.tokens``.
     """
     random = np.random.default_rng([epoch, *np.atleast_1d(seed).tolist()])
     order = random.permutation(len(lengths))
-    pool = POOL * limits.sentences * parts_per_step
+    pool = STEPS_PER_POOL * limits.sentences * parts_per_step
     pools = np.split(order, range(pool, len(order), pool))
     order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
     parts = cut(order, lengths, limits)
@@ -78,8 +78,8 @@ def plan_epoch(
     return [steps[i] for i in random.permutation(len(steps))]
 
 
-def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[Part]:
-    """Consecutive sentences, as many to a part as fit; what does not fit begins the next."""
+def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[BatchPart]:
+    """Cut sentences into parts in their order; a sentence that does not fit into a part begins the next one."""
     starts, tokens = [0], 0
     for place, length in enumerate(lengths[order].tolist()):
         tokens += length
@@ -90,9 +90,11 @@ def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[Part]:
 
 
 class StepDataset(Dataset):
-    """The steps of an epoch as one process sees them."""
+    """The steps of an epoch, as one process sees them."""
 
-    def __init__(self, sentences: Callable[[Part], list[dict]], steps: list[list[Part]], share: Share, collate):
+    def __init__(
+        self, sentences: Callable[[BatchPart], list[dict]], steps: list[list[BatchPart]], share: ProcessShare, collate
+    ):
         self.sentences, self.steps, self.share, self.collate = sentences, steps, share, collate
 
     def __len__(self) -> int:
@@ -100,42 +102,42 @@ class StepDataset(Dataset):
 
     def __getitem__(self, number: int) -> Step:
         parts = self.steps[number]
-        return make_step([self.sentences(part) for part in self.share.of(parts)], self.collate) or idle_step(
+        return make_step([self.sentences(part) for part in self.share.select(parts)], self.collate) or idle_step(
             self.sentences(parts[0][:1]), self.collate
         )
 
 
 def make_step(parts: list[list[dict]], collate, num_left_out: int = 0) -> Step | None:
-    """A step of some parts' features; None of no part."""
+    """Make a step of the features of some parts; None if there is no part."""
     lengths = [len(feature["input_ids"]) for part in parts for feature in part]
     return Step([collate(part) for part in parts], sum(lengths), len(lengths), num_left_out) if parts else None
 
 
 def idle_step(features: list[dict], collate) -> Step:
-    """For a process that has nothing left while others have."""
+    """The step of a process that has no sentence left while others have some."""
     return Step([collate(features)], 0, 0)
 
 
 class PlannedEpochs:
-    """Epochs of a corpus whose lengths are known. Its ``limits`` may change from one epoch to another."""
+    """Epochs of a corpus with known lengths. Its ``limits`` may change between epochs."""
 
-    def __init__(self, corpus, seed: int, limits: Limits, share: Share, collate, num_workers: int = 0):
+    def __init__(self, corpus, seed: int, limits: Limits, share: ProcessShare, collate, num_workers: int = 0):
         self.corpus, self.seed, self.limits, self.share = corpus, seed, limits, share
         self.collate, self.num_workers = collate, num_workers
 
-    def plan(self, epoch: int) -> list[list[Part]]:
+    def plan(self, epoch: int) -> list[list[BatchPart]]:
         return plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, self.share.parts_per_step)
 
     def tokens_per_step(self, limits: Limits) -> float:
-        """Mean over the first epoch with such limits."""
+        """Mean tokens per step of the first epoch with these limits."""
         steps = plan_epoch(self.corpus.lengths, self.seed, 0, limits, self.share.parts_per_step)
         return float(np.sum(self.corpus.lengths)) / len(steps)
 
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
-        """Steps of an epoch, each with the position after it, from a position of the same epoch on."""
+        """Yield the steps of an epoch, each with the position after it, from a position in that epoch on."""
         first = position["step"] if position else 0
         steps = StepDataset(self.corpus.__getitem__, self.plan(epoch)[first:], self.share, self.collate)
-        # A generator of its own: the loader draws from it, and the model's noise must not depend on loaders.
+        # The loader draws from a generator of its own, so that the model's noise does not depend on it.
         loader = DataLoader(
             steps, batch_size=None, num_workers=self.num_workers, generator=torch.Generator(),
             worker_init_fn=leave_signals_to_the_main_process,

@@ -1,4 +1,4 @@
-"""The weights of the best evaluation so far, which a run may end with instead of its last ones."""
+"""The weights of the best evaluation so far; a run may end with them instead of its last weights."""
 
 import json
 import math
@@ -7,37 +7,42 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from pretraining.checkpoints import damage, publish
+from pretraining.checkpoints import find_damage, publish
 
-# Whether more is better, by the name that evaluations give a figure.
-IS_MORE_BETTER = {"f1": True, "validation_lm_loss": False}
+# By the name of a figure in evaluations.
+HIGHER_IS_BETTER = {"f1": True, "validation_lm_loss": False}
 
 
 class Best:
-    """A folder with a model, written whole or not at all, and the figures of its evaluation.
+    """A folder with a model and the figures of its evaluation, written whole or not at all.
 
-    A run that goes on from an earlier checkpoint meets the same evaluations again, so nothing else has to be kept.
+    A run that resumes from an earlier checkpoint repeats the same evaluations, so that nothing else has to be kept.
+
+    Args:
+        metric: the figure that is compared; with None no model is kept.
     """
 
-    def __init__(self, folder: Path, by: str | None):
-        self.folder, self.by = folder, by
+    def __init__(self, folder: Path, metric: str | None):
+        self.folder, self.metric = folder, metric
 
     @property
     def figures(self) -> dict | None:
-        """Of the evaluation whose weights are in the folder; None if there are none, or damaged ones."""
-        if self.by is None or damage(self.folder):
+        """Figures of the evaluation whose weights are in the folder; None if there are none or they are damaged."""
+        if self.metric is None or find_damage(self.folder):
             return None
         return json.loads((self.folder / "evaluation.json").read_text(encoding="utf-8"))
 
-    def offer(self, figures: dict, model, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Take the model if its evaluation is better than that in the folder; for the main process alone."""
-        if self.by is None or not math.isfinite(figures[self.by]):
+    def keep_if_better(self, figures: dict, model, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Save the model if its evaluation beats the one in the folder. Only the main process may call this."""
+        if self.metric is None or not math.isfinite(figures[self.metric]):
             return
-        before, sign = self.figures, 1 if IS_MORE_BETTER[self.by] else -1
-        if before is None or sign * figures[self.by] > sign * before[self.by]:
+        before, sign = self.figures, 1 if HIGHER_IS_BETTER[self.metric] else -1
+        if before is None or sign * figures[self.metric] > sign * before[self.metric]:
             aside = self.folder.with_name(f".{self.folder.name}.new")
             shutil.rmtree(aside, ignore_errors=True)
             model.save_pretrained(aside)
             tokenizer.save_pretrained(aside)
-            (aside / "evaluation.json").write_text(json.dumps(figures | {"best_by": self.by}), encoding="utf-8")
+            (aside / "evaluation.json").write_text(
+                json.dumps(figures | {"metric_for_best_model": self.metric}), encoding="utf-8"
+            )
             publish(aside, self.folder)

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there: written aside, listed with checksums, renamed; the newest good one found."""
+"""Checkpoints that are whole or not there: they are written aside, listed with checksums and then renamed."""
 
 import hashlib
 import json
@@ -18,13 +18,13 @@ MANIFEST = "files.json"
 
 
 class Checkpoints:
-    """The folder of a run's checkpoints, ``checkpoint-<step>`` each; only the newest ``keep`` stay."""
+    """A run's checkpoints, in folders ``checkpoint-<step>``; only the newest ``keep`` of them stay."""
 
     def __init__(self, folder: Path, keep: int, accelerator: Accelerator):
         self.folder, self.keep, self.accelerator = folder, keep, accelerator
 
     def save(self, step: int, write: Callable[[Path], None]) -> None:
-        """``write(folder)`` is called on every process and must write files of different names."""
+        """Save a checkpoint. Every process calls ``write(folder)``, and their files must have different names."""
         aside, final = self.folder / f".checkpoint-{step}.part", self.folder / f"checkpoint-{step:09d}"
         if self.accelerator.is_main_process:
             self._remove_unfinished()
@@ -34,13 +34,14 @@ class Checkpoints:
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             publish(aside, final)
-            later = [path for path in self._all() if path.name > final.name]  # damaged, or this would not be saved
+            # Later ones are damaged, or the run would have resumed from them.
+            later = [path for path in self._all() if path.name > final.name]
             for old in later + self._all()[len(later) + self.keep :]:
                 shutil.rmtree(old)
         self.accelerator.wait_for_everyone()
 
     def newest_good(self) -> Path | None:
-        """The newest undamaged checkpoint, None if there is none at all. Damaged ones are reported.
+        """The newest checkpoint that is not damaged; None if there is no checkpoint. Damaged ones are reported.
 
         Raises:
             ValueError: if there are checkpoints and all are damaged.
@@ -54,13 +55,15 @@ class Checkpoints:
     def _find(self) -> Path | ValueError | None:
         problems = []
         for checkpoint in self._all():
-            problem = damage(checkpoint)
+            problem = find_damage(checkpoint)
             if problem is None:
                 return checkpoint
             problems.append(f"{checkpoint} is damaged: {problem}")
             logger.warning(f"{problems[-1]}; trying the one before it")
         if problems:
-            return ValueError(f"no checkpoint is good. {'. '.join(problems)}. To start anew, give another --output")
+            return ValueError(
+                f"all checkpoints are damaged. {'. '.join(problems)}. To start again, give another --output_dir"
+            )
         return None
 
     def _all(self) -> list[Path]:
@@ -74,7 +77,7 @@ class Checkpoints:
 
 
 def publish(aside: Path, final: Path) -> None:
-    """List a folder's files, see them to the disk, and give the folder its name in one go."""
+    """List a folder's files with checksums, flush them to the disk, and then give the folder its name."""
     files = sorted(path for path in aside.rglob("*") if path.is_file())
     listing = {str(path.relative_to(aside)): checksum(path) for path in files}
     manifest = aside / MANIFEST
@@ -83,15 +86,15 @@ def publish(aside: Path, final: Path) -> None:
         _flush(path)
     replaced = final.with_name(f".{final.name}.part")
     if final.exists():
-        shutil.rmtree(replaced, ignore_errors=True)  # of a publication that was killed
+        shutil.rmtree(replaced, ignore_errors=True)  # left by a process that was killed here
         os.rename(final, replaced)
     os.rename(aside, final)
     _flush(final.parent)
     shutil.rmtree(replaced, ignore_errors=True)
 
 
-def damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint's files, None if nothing."""
+def find_damage(checkpoint: Path) -> str | None:
+    """Say what is wrong with a checkpoint's files; None if nothing is."""
     try:
         listing = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
         for name, expected in listing.items():

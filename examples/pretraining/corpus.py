@@ -1,4 +1,4 @@
-"""Lines to encoded sentences: cut, cleaned, tokenized with word spans, in parallel, cached by `datasets`."""
+"""From lines to tokenized sentences with their word spans, in parallel, with a cache of `datasets`."""
 
 import inspect
 import itertools
@@ -16,22 +16,23 @@ from modeling_fast_r2d2.punctuation import set_aside
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, tokenize_sentences, word_spans
 
-# A text of more characters for each token of the limit is no sentence; it is left out unseen, for tokenizing a giant
-# line takes many times its size. Rarely can such a text have few tokens: a word of over 100 letters is one [UNK].
+# A text with more characters than this, for each token of the limit, is no sentence. It is left out before it is
+# tokenized, because tokenizing a giant line takes many times its size in memory. Such a text rarely has few tokens, as
+# when a word of more than 100 letters becomes one [UNK].
 CHARACTERS_PER_TOKEN = 100
-COLUMNS = ("input_ids", "atom_spans", "bounds")  # of a sentence, beside its length
+COLUMNS = ("input_ids", "atom_spans", "bounds")  # of a sentence, besides its length
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Encoded sentences of 1 ... ``max_length`` tokens.
+    """Tokenized sentences of 1 to ``max_length`` tokens.
 
     Attributes:
-        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (of `set_aside`, where punctuation is left out) and
-            ``length``; too long sentences are rows without tokens.
-        kept: ``(num_sentences,)`` long, the rows to use.
-        lengths: ``(num_sentences,)`` long, their tokens.
-        num_too_long: sentences left out.
+        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (from `set_aside`; empty if punctuation is kept) and
+            ``length``. Sentences that are too long are rows without tokens.
+        kept: ``(num_sentences,)`` int64, the rows to use.
+        lengths: ``(num_sentences,)`` int64, their numbers of tokens.
+        num_too_long: the number of sentences that are left out.
     """
 
     rows: Dataset
@@ -40,7 +41,7 @@ class Corpus:
     num_too_long: int
 
     def count_tokens(self, vocab_size: int) -> np.ndarray:
-        """``(vocab_size,)``, how often each token occurs."""
+        """``(vocab_size,)`` int64, how often each token occurs."""
         chunks = self.rows.data.column("input_ids").chunks  # rows that are not kept have no tokens
         return sum(
             (np.bincount(chunk.flatten().to_numpy(), minlength=vocab_size) for chunk in chunks),
@@ -48,24 +49,24 @@ class Corpus:
         )
 
     def __getitem__(self, sentences: np.ndarray) -> list[dict]:
-        """Features for the collator; ``sentences`` count the kept ones."""
+        """Features for the collator; ``sentences`` are numbers among the kept ones."""
         columns = self.rows[self.kept[sentences]]
         return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*(columns[name] for name in COLUMNS), strict=True)]
 
 
-def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
-    """Encode the lines of ``read_texts``; a second call with the same text, tokenizer and options reads a cache.
+def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
+    """Tokenize the lines of `read_texts`; a second call with the same text, tokenizer and options uses a cache.
 
     Raises:
         ValueError: if no sentence is left.
     """
-    # The rules of punctuation may change with this package: then caches end.
     # A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not.
-    what = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
+    # The rules of punctuation are in the key because a new version of this package may change them.
+    cache_key = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
             data.keep_punctuation, data.max_length, COLUMNS, inspect.getsource(punctuation)]  # fmt: skip
     rows = texts.map(
-        partial(encode_column, encode=line_encoder(tokenizer, data)), batched=True, num_proc=data.num_proc,
-        remove_columns=texts.column_names, new_fingerprint=Hasher.hash(what), desc="tokenize",
+        partial(tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
+        remove_columns=texts.column_names, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
     )  # fmt: skip
     lengths = rows.data.column("length").to_numpy().astype(np.int64) if len(rows) else np.zeros(0, np.int64)
     is_too_long = lengths > data.max_length
@@ -78,46 +79,47 @@ def encode_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Data
     return Corpus(rows, kept, lengths[kept], int(is_too_long.sum()))
 
 
-def encode_column(batch: dict[str, list[str]], encode: Callable) -> dict[str, list]:
-    sentences = encode(batch["text"])
+def tokenize_column(batch: dict[str, list[str]], tokenize: Callable) -> dict[str, list]:
+    sentences = tokenize(batch["text"])
     return {name: [sentence[name] for sentence in sentences] for name in (*COLUMNS, "length")}
 
 
-def line_encoder(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
-    """Lines to sentences with the columns of `Corpus`; too long ones keep their length only."""
+def make_line_tokenizer(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
+    """A function from lines to sentences with the columns of `Corpus`; those that are too long have only a length."""
 
-    def encode(lines: Iterable[str]) -> list[dict]:
+    def tokenize(lines: Iterable[str]) -> list[dict]:
         sentences = sentences_of(lines, data)
         fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
         encoded = tokenize_sentences(tokenizer, list(itertools.compress(sentences, fits)))
         rows = (dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True))
         return [
-            _within(sentence, next(rows), data) if fit else _too_long(len(sentence))
+            _row_within_limit(sentence, next(rows), data) if fit else _row_of_too_long(len(sentence))
             for sentence, fit in zip(sentences, fits, strict=True)
         ]
 
-    return encode
+    return tokenize
 
 
 def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
+    """The sentences of some lines, cut and cleaned as the options say."""
     clean = clean_wikitext if data.clean_wikitext else str
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
-def without_marks(sentence: str, row: dict) -> dict:
-    """A sentence of `tokenize_sentences` without the punctuation between its words."""
+def without_punctuation(sentence: str, row: dict) -> dict:
+    """A sentence of `tokenize_sentences`, without the punctuation between its words."""
     kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
     return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
             "bounds": bounds}  # fmt: skip
 
 
-def _within(sentence: str, row: dict, data: DataOptions) -> dict:
-    row = row | {"bounds": []} if data.keep_punctuation else without_marks(sentence, row)
+def _row_within_limit(sentence: str, row: dict, data: DataOptions) -> dict:
+    row = row | {"bounds": []} if data.keep_punctuation else without_punctuation(sentence, row)
     length = len(row["input_ids"])
     if length > data.max_length:
-        return _too_long(length)
+        return _row_of_too_long(length)
     return {name: row[name] for name in COLUMNS} | {"length": length}
 
 
-def _too_long(length: int) -> dict:
+def _row_of_too_long(length: int) -> dict:
     return {name: [] for name in COLUMNS} | {"length": length}

@@ -1,44 +1,45 @@
-"""What a person sees while it runs: a progress bar on a terminal, plain lines in a pipe; trees at evaluations."""
+"""What a person sees during a run: a progress bar on a terminal, plain lines in a pipe."""
 
 import sys
 
 from tqdm import tqdm
 
-NAMES = {
+FORMATS = {
     "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}", "tokens_per_second": "{:,.0f} tokens/s",
     "choice_loss": "choice {:.3f}", "height_loss": "height {:.3f}", "stage": "stage {}",
     "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
     "left_out": "{:,} too long",
     "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",
 }  # fmt: skip
-RARE = ("skipped", "left_out", "stage")
-TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}  # suffixes of figures
+SHOWN_UNLESS_ZERO = ("skipped", "left_out", "stage")
+# Whose trees a figure describes, by the suffix of its name.
+TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}
 SHARES = {"right_share": "R", "left_share": "L"}
 
 
 class Display:
-    """Shows on the main process only."""
+    """Progress and messages, shown by the main process only."""
 
     def __init__(self, num_steps: int, is_shown: bool):
         self.is_shown, self.num_steps = is_shown, num_steps
         self.bar = tqdm(total=num_steps, unit="step", disable=None if is_shown else True)
 
     def start(self, step: int) -> None:
-        """Begin at a step that an earlier session came to."""
+        """Begin at the step that an earlier session reached."""
         self.bar.initial = self.bar.n = step
         self.bar.unpause()
 
     def advance(self) -> None:
         self.bar.update()
 
-    def point(self, figures: dict[str, float]) -> None:
+    def show_point(self, figures: dict[str, float]) -> None:
         if self.bar.disable:
-            self.say(f"step {figures['step']:,} of {self.num_steps:,}: {described(figures)}")
+            self.say(f"step {figures['step']:,} of {self.num_steps:,}: {describe_figures(figures)}")
         else:
-            self.bar.set_postfix_str(described(figures))
+            self.bar.set_postfix_str(describe_figures(figures))
 
-    def evaluation(self, figures: dict) -> None:
-        parts = [described(figures), *described_trees(figures)]
+    def show_evaluation(self, figures: dict) -> None:
+        parts = [describe_figures(figures), *describe_trees(figures)]
         self.say(f"step {figures['step']:,}: {'; '.join(filter(None, parts))}")
 
     def say(self, text: str) -> None:
@@ -50,15 +51,15 @@ class Display:
         self.bar.close()
 
 
-def described(figures: dict[str, float]) -> str:
-    """The figures that have a name here, in its order; what is zero and only a warning is left out."""
-    known = [(name, form) for name, form in NAMES.items() if name in figures and (name not in RARE or figures[name])]
-    return ", ".join(form.format(figures[name]) for name, form in known)
+def describe_figures(figures: dict[str, float]) -> str:
+    """The figures in `FORMATS`, in that order; those of `SHOWN_UNLESS_ZERO` only if they are not zero."""
+    known = [name for name in FORMATS if name in figures and (figures[name] or name not in SHOWN_UNLESS_ZERO)]
+    return ", ".join(FORMATS[name].format(figures[name]) for name in known)
 
 
-def described_trees(figures: dict[str, float]) -> list[str]:
-    """F1, recall by label, and the shares of spans that reach the sentence's end (R) and begin (L), of each kind of
-    trees there is."""
+def describe_trees(figures: dict[str, float]) -> list[str]:
+    """For each kind of trees: F1, recall by label, and the shares of spans that reach the end (R) and the beginning (L)
+    of the sentence."""
     kinds = []
     for suffix, whose in TREES.items():
         if "f1" + suffix in figures:

@@ -1,4 +1,4 @@
-"""What is looked at while training: validation losses, trees against a treebank, drawn trees."""
+"""Evaluations during training: validation losses, trees against a treebank, drawn trees."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +17,22 @@ from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 
-def by_length(features: list[dict], limits: Limits) -> list[list[int]]:
-    """Numbers of sentences, batched by length."""
+def batch_by_length(features: list[dict], limits: Limits) -> list[list[int]]:
+    """Batches of sentences of similar length, as numbers of sentences."""
     lengths = np.array([len(feature["input_ids"]) for feature in features])
     return [part.tolist() for part in cut(np.argsort(lengths, kind="stable"), lengths, limits)]
 
 
 @torch.no_grad()
 def validation_losses(accelerator: Accelerator, model, features: list[dict], collate, limits: Limits) -> dict:
-    """Language-model loss, nats a token, and tree loss, nats a token and sentence, without noise and dropout.
+    """Language-model loss and tree loss in nats per token, without noise and dropout.
 
     Args:
-        model: not wrapped for data-parallel training; each process takes its share of the batches.
+        model: not wrapped for data-parallel training. Each process takes its share of the batches.
     """
     model.eval()
     sums = torch.zeros(4, device=accelerator.device)
-    parts = by_length(features, limits)
+    parts = batch_by_length(features, limits)
     for part in parts[accelerator.process_index :: accelerator.num_processes]:
         batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
         output, tokens = model(**batch), int(batch["attention_mask"].sum())
@@ -45,7 +45,7 @@ def validation_losses(accelerator: Accelerator, model, features: list[dict], col
 
 @dataclass
 class Evaluation:
-    """All that is looked at every so often; what there is no data for is left out."""
+    """An evaluation. What it has no data for is left out."""
 
     accelerator: Accelerator
     model: FastR2D2ForPreTraining
@@ -57,7 +57,7 @@ class Evaluation:
     drawings: Path
 
     def __call__(self, step: int) -> dict[str, float]:
-        """Figures by name, on every process; trees are drawn into the file ``drawings``."""
+        """Compute the figures by name, on every process; append drawn trees to the file ``drawings``."""
         figures = {}
         if self.validation:
             collate = DataCollatorForFastR2D2(self.tokenizer)
@@ -74,8 +74,8 @@ def read_gold_trees(path: str, split: str | None = None, half: str | None = None
     """Trees of two or more words, without punctuation.
 
     Args:
-        split: of a treebank's folder, as for `read_treebank`.
-        half: ``"even"`` or ``"odd"`` takes every other tree, counted from 0; None takes all.
+        split: the split of a treebank's folder, as for `read_treebank`.
+        half: ``"even"`` or ``"odd"`` takes the trees with such a number, counted from 0; None takes all.
 
     Raises:
         ValueError: as `read_treebank`, and if no tree is left.
@@ -88,7 +88,7 @@ def read_gold_trees(path: str, split: str | None = None, half: str | None = None
 
 
 def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) -> str:
-    """Each sentence's tree by the parser and by the chart, as text."""
+    """Draw each sentence's tree by the parser and by the chart, as text."""
     drawn = [TreeParser(model, tokenizer, method)(sentences) for method in ("parser", "chart")]
     return "\n\n".join(
         f"{method}:\n{parsed.tree.draw(parsed.leaves)}"
@@ -98,8 +98,13 @@ def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) 
 
 
 def unigram_figures(train: np.ndarray, validation: np.ndarray) -> dict[str, float]:
-    """Nats a token of what knows only how often tokens occur in the training text: its entropy there, its loss on the
-    validation text (with one added to each count). Both arguments are counts, ``(vocab_size,)``."""
+    """Entropy and validation loss, in nats per token, of a unigram model of the training text.
+
+    The validation loss is computed with one added to each count.
+
+    Args:
+        train, validation: ``(vocab_size,)``, how often each token occurs.
+    """
     share = train[train > 0] / train.sum()
     log_prob = np.log((train + 1) / (train + 1).sum())
     return {

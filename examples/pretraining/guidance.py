@@ -1,16 +1,17 @@
-"""The seam between a run's settings and the model: here, and nowhere else, settings become arguments of `forward`.
+"""From settings to arguments of the model's ``forward``: this happens here and nowhere else.
 
-Beside the paper's inputs, `FastR2D2ForPreTraining.forward` is asked for these, each only where a stage wants it:
+Besides the usual inputs, `FastR2D2ForPreTraining.forward` is given these arguments, each only if a stage needs it:
 
-- ``chart_scores`` ``(batch, seq_len - 1)`` float32: prune the charts by these, plus the model's noise, in place of the
-  parser's scores. The tree loss still has the parser's (``split_scores`` would replace them there too).
-- ``chart_rows`` ``(batch,)`` bool, with ``chart_scores``: in these sentences only; without it in all.
-- ``choice_scores`` ``(batch, seq_len - 1)`` float32: return ``choice_loss``, the cross entropy in nats of the softmax
-  of a cell's candidates' log p̃ to the candidate that is last in these scores' merge order, span constraints included;
-  a mean over the cells of two or more candidates, 0 if there is none.
+- ``chart_scores`` ``(batch, seq_len - 1)`` float32: these scores, plus the model's noise, prune the charts instead of
+  the parser's. The tree loss still uses the parser's (``split_scores`` would replace them there, too).
+- ``chart_rows`` ``(batch,)`` bool, with ``chart_scores``: the sentences in which they are used; by default all.
+- ``choice_scores`` ``(batch, seq_len - 1)`` float32: the model returns ``choice_loss``, a cross entropy in nats. The
+  prediction is the softmax of the log p̃ of a cell's candidates; the target is the candidate that comes last in the
+  merge order of these scores, span constraints included. It is a mean over cells of two or more candidates, 0 if there
+  is none.
 - ``lm_trains_choice`` False: the language model's gradient does not reach the choice of candidates.
-- ``height_threshold`` float: return ``height_loss``, ``relu(E[height] / n - height_threshold)``, a mean over sentences;
-  the expectation is over the trees of a sentence's chart, ``n`` its tokens.
+- ``height_threshold`` float: the model returns ``height_loss``, the mean of ``relu(E[height] / n - height_threshold)``
+  over sentences of ``n`` tokens. The expectation is over the trees of a sentence's chart.
 """
 
 import copy
@@ -29,7 +30,7 @@ from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 @dataclass
 class CollatorWithBounds(DataCollatorForFastR2D2):
-    """Adds ``bounds`` ``(batch, seq_len - 1)`` bool, where punctuation was left out."""
+    """Adds ``bounds`` ``(batch, seq_len - 1)`` bool: the split points where punctuation was left out."""
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         batch = super().__call__(features)
@@ -38,11 +39,11 @@ class CollatorWithBounds(DataCollatorForFastR2D2):
 
 
 class Guide:
-    """Split scores beside those that the model would go by itself.
+    """Split scores besides those that the model's own parser gives.
 
     Args:
-        teacher: may be None where no setting needs counts.
-        model: whose parser is asked, not wrapped for data-parallel training.
+        teacher: may be None if no setting needs counts.
+        model: gives its parser's scores; not wrapped for data-parallel training.
     """
 
     def __init__(self, teacher: CountTeacher | None, model):
@@ -50,21 +51,21 @@ class Guide:
         self.snapshot: torch.nn.Module | None = None
 
     def take_snapshot(self, weights: dict[str, Tensor] | None = None) -> None:
-        """Copy the parser as it is, or with other weights."""
+        """Copy the parser, with its own weights or with others."""
         self.snapshot = copy.deepcopy(self.model.base_model.parser).eval().requires_grad_(False)
         if weights is not None:
             self.snapshot.load_state_dict(weights)
 
     def arguments(self, settings: Settings, batch: dict[str, Tensor]) -> dict:
-        """What ``forward`` is given for a batch, the batch included.
+        """The arguments of ``forward`` for a batch, the batch included.
 
         Args:
-            batch: of `CollatorWithBounds`, on the model's device.
+            batch: from `CollatorWithBounds`, on the model's device.
         """
         batch = dict(batch)
         bonus = settings.bounds_bonus * batch.pop("bounds")
-        scores = {name: self._scores(name, batch) + bonus for name in sorted(_scorers(settings))}
-        share = settings.share_of_counts
+        scores = {name: self._scores(name, batch) + bonus for name in sorted(_needed_scorers(settings))}
+        share = settings.effective_counts_share
         arguments: dict = {}
         if share == 1 or settings.bounds_bonus:
             arguments["chart_scores"] = scores["counts" if share == 1 else "parser"]
@@ -82,7 +83,7 @@ class Guide:
         return batch | arguments
 
     def _scores(self, name: str, batch: dict[str, Tensor]) -> Tensor:
-        """``(batch, seq_len - 1)`` float32."""
+        """``(batch, seq_len - 1)`` float32 scores of the teacher, the snapshot or the parser."""
         if name == "counts":
             return self.teacher(batch["input_ids"])
         if name == "snapshot":
@@ -91,9 +92,9 @@ class Guide:
             return self.model.parse(**batch).split_scores.float()
 
 
-def _scorers(settings: Settings) -> set[str]:
-    """Whose scores are needed beside the parser's in the model's own forward pass."""
-    share, scorers = settings.share_of_counts, set()
+def _needed_scorers(settings: Settings) -> set[str]:
+    """Names of the scores that are needed besides those in the model's own forward pass."""
+    share, scorers = settings.effective_counts_share, set()
     if share > 0:
         scorers.add("counts")
     if settings.bounds_bonus and share < 1:
@@ -102,26 +103,26 @@ def _scorers(settings: Settings) -> set[str]:
 
 
 def check_arguments(stages: tuple[Stage, ...], forward) -> None:
-    """Raise ValueError unless a model's ``forward`` takes all that some stage asks for."""
+    """Raise ValueError if a model's ``forward`` does not take an argument that a stage needs."""
     known = inspect.signature(forward).parameters
     for stage in stages:
-        if missing := [name for name in sorted(arguments_of(stage)) if name not in known]:
+        if missing := [name for name in sorted(argument_names(stage)) if name not in known]:
             raise ValueError(f"stage {stage.name} needs a model whose forward takes {', '.join(missing)}")
 
 
-def arguments_of(stage: Stage) -> set[str]:
-    """Names of the arguments that a stage may ask for."""
+def argument_names(stage: Stage) -> set[str]:
+    """Names of the arguments that a stage may need."""
     wanted = {
-        "chart_scores": any(stage.ends("share_of_counts") + stage.ends("bounds_bonus")),
+        "chart_scores": any(stage.first_and_last("effective_counts_share") + stage.first_and_last("bounds_bonus")),
         "chart_rows": "counts_share" in stage.values,
-        "choice_scores": any(stage.ends("choice_loss")),
-        "lm_trains_choice": not all(stage.ends("lm_trains_choice")),
-        "height_threshold": any(stage.ends("height_penalty")),
+        "choice_scores": any(stage.first_and_last("choice_loss")),
+        "lm_trains_choice": not all(stage.first_and_last("lm_trains_choice")),
+        "height_threshold": any(stage.first_and_last("height_penalty")),
     }
     return {name for name, is_wanted in wanted.items() if is_wanted}
 
 
 def loss_weights(settings: Settings) -> dict[str, float]:
-    """Of what the model returns."""
+    """Weights of the losses that the model returns, by name."""
     return {"lm_loss": 1.0, "tree_loss": settings.tree_weight, "choice_loss": settings.choice_loss,
             "height_loss": settings.height_penalty}  # fmt: skip

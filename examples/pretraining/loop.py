@@ -1,4 +1,4 @@
-"""The training loop: steps, points of the curves, evaluations, checkpoints."""
+"""The training loop: steps, training curves, evaluations and checkpoints."""
 
 import json
 import math
@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Limits, Step
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
@@ -21,12 +22,12 @@ from pretraining.options import Options
 from pretraining.progress import Progress
 from pretraining.settings import Plan, Settings
 from pretraining.state import write_state
-from pretraining.step import Counts, Outcome, agree, take_step
+from pretraining.step import Counts, Outcome, reduce_counts, take_step
 from pretraining.stopping import StopSignal
 from pretraining.treebank import chain_warnings
 
-MOST_SKIPPED = 20  # in a row
-EVALUATIONS = "evaluations.jsonl"
+MAX_SKIPPED_STEPS = 20  # in a row
+EVALUATIONS_FILE = "evaluations.jsonl"
 
 
 @dataclass
@@ -34,11 +35,11 @@ class Run:
     """Everything that a run trains with.
 
     Attributes:
-        plan: settings of every step.
-        window_size: the model's own, where a stage sets no other.
-        position: this process's in the running epoch, None before its first step.
-        saved_step, saved_at: of the newest checkpoint; seconds of `time.monotonic`.
-        clock: when the loading of the running step's batches began.
+        plan: the settings of every step.
+        window_size: the model's own, for stages that do not set another.
+        position: this process's position in the running epoch, None before its first step.
+        saved_step, saved_at: step and time of the newest checkpoint, in seconds of `time.monotonic`.
+        clock: the time at which loading the next step's batches began, in seconds of `time.monotonic`.
     """
 
     accelerator: Accelerator
@@ -50,7 +51,6 @@ class Run:
     epochs: object
     plan: Plan
     guide: Guide
-    num_steps: int
     evaluate: Callable[[int], dict]
     checkpoints: Checkpoints
     best: Best
@@ -64,42 +64,45 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """Of the next step."""
+        """Settings of the next step."""
         return self.plan.at(self.progress.step)
 
     @property
     def limits(self) -> Limits:
-        """Of the next step's batches."""
+        """Limits of the next step's batches."""
         training = self.options.training
-        return Limits(training.sentences_per_batch, self.settings.tokens_per_batch or training.tokens_per_batch)
+        return Limits(
+            training.per_device_train_batch_size,
+            self.settings.per_device_train_batch_tokens or training.per_device_train_batch_tokens,
+        )
 
     @property
     def is_over(self) -> bool:
         limit = self.plan.num_steps or self.options.training.max_steps
-        return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.epochs
+        return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.num_train_epochs
 
 
 def train(run: Run) -> bool:
-    """Train to the end or until a signal asks to stop; whether the end was reached. A checkpoint is there then."""
+    """Train until the end or until a signal comes, then save. Returns whether the end was reached."""
     stop, accelerator, output = StopSignal(), run.accelerator, run.options.output
     run.clock = time.monotonic()
-    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # a run that was over goes on to its end alone
+    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # for a run that is already over
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
-        counts = agree(accelerator, step, stop=stop.asked, save=is_late and accelerator.is_main_process)
+        counts = reduce_counts(accelerator, step, stop=stop.was_received, save=is_late and accelerator.is_main_process)
         if not counts.sentences:
             end_stream(run)
             continue
         advance(run, step, counts)
         run.position = position
-        if run.limits != run.epochs.limits:  # other batches are another plan: the rest of the epoch is left out
+        if run.limits != run.epochs.limits:  # other limits make another plan, so the epoch ends here
             run.progress.epoch, run.position = run.progress.epoch + 1, None
-        is_due = counts.wishes["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
-        # In a row of bad steps, checkpoints would only push out the one from before it.
-        if counts.wishes["stop"] or (is_due and not run.progress.skipped_in_a_row):
+        is_due = counts.requests["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
+        # During a series of skipped steps, new checkpoints would only push out the good one from before.
+        if counts.requests["stop"] or (is_due and not run.progress.skipped_in_a_row):
             save(run)
         run.clock = time.monotonic()
-        if counts.wishes["stop"]:
+        if counts.requests["stop"]:
             break
     if run.is_over and not any(figures["step"] == run.progress.step for figures in run.progress.evaluations):
         evaluate(run)
@@ -110,19 +113,19 @@ def train(run: Run) -> bool:
 
 
 def advance(run: Run, step: Step, counts: Counts) -> None:
-    """One update, and all that is counted and shown of it."""
+    """Make one update; count it, show it, and evaluate if it is time."""
     training, settings = run.options.training, run.settings
     if run.progress.step < training.tree_warmup_steps:
         settings = replace(settings, tree_weight=0.0)
     set_window(run, settings)
-    if settings.choice_scores == "snapshot" and run.progress.step in run.plan.begins:
+    if settings.choice_scores == "snapshot" and run.progress.step in run.plan.boundaries:
         run.guide.take_snapshot()
     outcome = take_step(
         run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.guide
     )
     run.schedule.step()
     count_step(run, outcome, counts, time.monotonic() - run.clock)
-    look(run)
+    log_and_evaluate(run)
 
 
 def set_window(run: Run, settings: Settings) -> None:
@@ -130,10 +133,10 @@ def set_window(run: Run, settings: Settings) -> None:
 
 
 def end_stream(run: Run) -> None:
-    """No process has more of a streamed epoch.
+    """End a streamed epoch, of which no process has a sentence left.
 
     Raises:
-        ValueError: if there was nothing in it.
+        ValueError: if it had no sentence at all.
     """
     if run.position is None:
         raise ValueError(f"no sentence of 1 to {run.options.data.max_length} tokens in the streamed corpus; "
@@ -142,7 +145,7 @@ def end_stream(run: Run) -> None:
 
 
 def steps(run: Run) -> Iterator[tuple[Step, dict]]:
-    """Steps from where the run is to its end, over epochs."""
+    """Yield steps from the run's position to its end, over epochs."""
     while not run.is_over:
         epoch, run.epochs.limits = run.progress.epoch, run.limits
         for step, position in run.epochs.steps(epoch, run.position):
@@ -154,7 +157,7 @@ def steps(run: Run) -> Iterator[tuple[Step, dict]]:
 
 
 def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> None:
-    """Note what a step did; a step whose losses were not finite is left out, and too many of them end the run."""
+    """Count a step, or skip it if its losses or gradients were not finite; too many of those in a row end the run."""
     progress = run.progress
     progress.left_out += counts.left_out
     if outcome.is_applied:
@@ -162,24 +165,24 @@ def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> No
         progress.add(outcome.losses, counts.tokens, counts.sentences, seconds)
     else:
         progress.skip(seconds)
-    if progress.skipped_in_a_row == MOST_SKIPPED:
+    if progress.skipped_in_a_row == MAX_SKIPPED_STEPS:
         raise FloatingPointError(
-            f"losses or gradients were not finite in {MOST_SKIPPED} steps in a row, up to step {progress.step}; the "
-            f"last good checkpoint is untouched, in {run.checkpoints.folder}. Lower learning rates, or float32 instead "
-            "of half precision, may help"
+            f"losses or gradients were not finite in {MAX_SKIPPED_STEPS} steps in a row, up to step {progress.step}. "
+            f"The last good checkpoint is untouched, in {run.checkpoints.folder}. Lower learning rates may help, or "
+            "float32 instead of half precision"
         )
 
 
-def look(run: Run) -> None:
-    """Show the step; every so often close a point of the curves or evaluate."""
+def log_and_evaluate(run: Run) -> None:
+    """Every ``logging_steps`` log a point of the training curves, every ``eval_steps`` evaluate; show progress."""
     progress, output = run.progress, run.options.output
-    if progress.step % output.log_steps == 0:
+    if progress.step % output.logging_steps == 0:
         rates = {f"{name}_learning_rate": rate for name, rate in learning_rates(run.optimizer).items()}
-        stage = {"stage": run.plan.number(progress.step - 1) + 1} if run.plan.stages else {}
+        stage = {"stage": run.plan.stage_number(progress.step - 1) + 1} if run.plan.stages else {}
         point = progress.end_point(rates | stage)
         run.accelerator.log({key: value for key, value in point.items() if math.isfinite(value)}, step=progress.step)
-        run.display.point(point)
-    if progress.step % output.evaluate_steps == 0:
+        run.display.show_point(point)
+    if progress.step % output.eval_steps == 0:
         evaluate(run)
     run.display.advance()
 
@@ -190,20 +193,19 @@ def evaluate(run: Run) -> None:
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:
         write_evaluations(run)
-        run.best.offer(figures, run.accelerator.unwrap_model(run.model), run.tokenizer)
+        run.best.keep_if_better(figures, run.accelerator.unwrap_model(run.model), run.tokenizer)
     run.accelerator.wait_for_everyone()
     run.accelerator.log({key: value for key, value in figures.items() if key != "step"}, step=run.progress.step)
     if figures.keys() > {"step", "tokens"}:
-        run.display.evaluation(figures)
+        run.display.show_evaluation(figures)
     for warning in warnings:
         run.display.say(f"warning: {warning}")
 
 
 def write_evaluations(run: Run) -> None:
-    """All figures so far, a JSON object a line, beside the checkpoints."""
+    """Write all figures so far beside the checkpoints, one JSON object per line."""
     lines = [json.dumps(figures) for figures in run.progress.evaluations]
-    file = Path(run.options.output.output) / EVALUATIONS
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(Path(run.options.output.output_dir) / EVALUATIONS_FILE, "\n".join(lines) + "\n")
 
 
 def save(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""The model of a run, new or trained on, and the tokenizer that must fit it."""
+"""The model of a run, new or trained further, and the tokenizer that must fit it."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
 
 def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
-    """The given tokenizer, that of the given model, or one that is learned from the sentences."""
+    """The given tokenizer, the given model's, or a new one, trained on the sentences."""
     if data.tokenizer or model.model:
         return _load(AutoTokenizer.from_pretrained, data.tokenizer or model.model, "tokenizer")
     return train_tokenizer(sentences, data.vocab_size, data.tokenizer_kind)
@@ -24,8 +24,8 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
     """A `FastR2D2ForPreTraining` in training mode.
 
     Raises:
-        ValueError: for unknown fields in ``config_overrides``, such as change the weights of a given model, and if the
-            tokenizer does not fit it.
+        ValueError: for fields in ``config_overrides`` that are unknown or change the weights of a given model, and if
+            the tokenizer does not fit the model.
     """
     if options.model:
         model = load_model(options)
@@ -35,7 +35,7 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
         check_fit(tokenizer, config)
         model = FastR2D2ForPreTraining(config)
     if {model.config.lm_loss_weight, model.config.tree_loss_weight} != {1.0}:
-        raise ValueError("pretraining has both losses, each with weight 1; lm_loss_weight and tree_loss_weight are for "
+        raise ValueError("pretraining uses both losses with weight 1; lm_loss_weight and tree_loss_weight are for "
                          "fine-tuning")  # fmt: skip
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -43,15 +43,15 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
 
 
 def load_model(options: ModelOptions) -> FastR2D2ForPreTraining:
-    """The given model, with its configuration as it is or overridden where that changes no weights."""
+    """The given model. Its configuration may be overridden where that does not change its weights."""
     given = _load(AutoConfig.from_pretrained, options.model, "model")
     if not isinstance(given, FastR2D2Config):
-        raise ValueError(f"{options.model!r} is no Fast-R2D2 model, but {given.model_type!r}")
+        raise ValueError(f"{options.model!r} is not a Fast-R2D2 model but a {given.model_type!r} model")
     config = override(given, options.config_overrides)
     if weights_of(config) != weights_of(given):
         raise ValueError(
             f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
-            "that is for new models"
+            "such fields can change only in a new model"
         )
     return _load(partial(FastR2D2ForPreTraining.from_pretrained, config=config), options.model, "model")
 
@@ -63,7 +63,7 @@ def weights_of(config: FastR2D2Config) -> dict[str, torch.Size]:
 
 
 def make_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
-    """Of a new model: its size, the tokenizer's ids, and what was said otherwise."""
+    """The configuration of a new model: its size, the tokenizer's ids, and the overrides."""
     config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
     return override(config, options.config_overrides)
 
@@ -81,10 +81,10 @@ def override(config: FastR2D2Config, overrides: str | None) -> FastR2D2Config:
 
 
 def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) -> None:
-    """Let a new model's language model predict by frequency, which it would need hundreds of steps to find out.
+    """Make a new model predict tokens by their frequency, which it would take hundreds of steps to learn.
 
     Args:
-        counts: ``(vocab_size,)``, how often each token occurs in the corpus.
+        counts: ``(vocab_size,)`` int64, how often each token occurs in the corpus.
     """
     share = (counts + 1) / (counts + 1).sum()
     with torch.no_grad():
@@ -92,7 +92,7 @@ def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) ->
 
 
 def check_fit(tokenizer: PreTrainedTokenizerBase, config: FastR2D2Config) -> None:
-    """Raise ValueError unless the tokenizer's ids are in the model's vocabulary and its task tokens are the model's."""
+    """Raise ValueError if the model's vocabulary is too small for the tokenizer or task tokens have other ids."""
     if len(tokenizer) > config.vocab_size:
         raise ValueError(f"the tokenizer has {len(tokenizer)} pieces, the model room for {config.vocab_size}; "
                          "give the model's own as --tokenizer")  # fmt: skip

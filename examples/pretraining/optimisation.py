@@ -1,4 +1,4 @@
-"""Encoder and parser in groups of their own: schedule, clipping, and the objective over global counts."""
+"""Optimiser, schedule and clipping, with separate groups for encoder and parser; the objective over global counts."""
 
 from functools import partial
 
@@ -7,25 +7,27 @@ from torch import Tensor, nn
 
 from modeling_fast_r2d2 import parameter_groups
 from pretraining.options import TrainingOptions
-from pretraining.settings import UNPLANNED, Plan
+from pretraining.settings import PLAN_WITHOUT_STAGES, Plan
 
 GROUPS = ("encoder", "parser")
 RATES = {"encoder": "learning_rate", "parser": "parser_learning_rate"}
-# What a step may minimise, and what each is a mean over.
+# The losses of a step, and what each is a mean over.
 LOSSES = {"lm_loss": "tokens", "tree_loss": "sentences", "choice_loss": "tokens", "height_loss": "sentences"}
 
 
 def make_optimizer(model: nn.Module, options: TrainingOptions) -> torch.optim.AdamW:
-    """AdamW with a learning rate for each group and no decay on biases."""
+    """AdamW with a learning rate per group and without weight decay of biases."""
     rates = options.learning_rate, options.parser_learning_rate
     return torch.optim.AdamW(parameter_groups(model, *rates, options.weight_decay))
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, warmup_steps: int, num_steps: int, plan: Plan = UNPLANNED):
-    """Linear warm-up, then linear decay to zero; where a stage sets a rate, that rate.
+def make_schedule(
+    optimizer: torch.optim.Optimizer, warmup_steps: int, num_steps: int, plan: Plan = PLAN_WITHOUT_STAGES
+):
+    """Linear warm-up, then linear decay to zero. A rate that a stage sets replaces both.
 
     Raises:
-        ValueError: if a stage sets a rate that the options have as 0.
+        ValueError: if a stage sets a rate that is 0 in the options.
     """
     warmup_steps = min(warmup_steps, num_steps // 2)
     rates = [(RATES[group["name"]], group["lr"]) for group in optimizer.param_groups]
@@ -49,7 +51,7 @@ def learning_rates(optimizer: torch.optim.Optimizer) -> dict[str, float]:
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, max_norm: float) -> dict[str, Tensor]:
-    """Clip each group's gradient by its own norm; the norms before."""
+    """Clip each group's gradient by its own norm. Returns the norms before clipping, by group."""
     norms = {}
     for name in GROUPS:
         parameters = [p for group in optimizer.param_groups if group["name"] == name for p in group["params"]]
@@ -57,18 +59,23 @@ def clip_gradients(optimizer: torch.optim.Optimizer, max_norm: float) -> dict[st
     return norms
 
 
-def forget_gradients(optimizer: torch.optim.Optimizer, name: str) -> None:
-    """Leave a group out of the next update altogether. With gradients of zero its moments would stay zero while AdamW
-    counts steps, so that the first real gradients would make updates of several times the learning rate."""
+def drop_gradients(optimizer: torch.optim.Optimizer, name: str) -> None:
+    """Leave a group out of the next update altogether.
+
+    Gradients of zero would not do: moments would stay zero while AdamW counts steps, and the first real gradients would
+    then make updates of several times the learning rate.
+    """
     for group in optimizer.param_groups:
         if group["name"] == name:
             for parameter in group["params"]:
                 parameter.grad = None
 
 
-def per_loss(num_tokens: int | Tensor, num_sentences: int) -> list[int | Tensor]:
-    """How many of what each of `LOSSES` is a mean over. The choice loss is one over cells, whose number grows with that
-    of tokens."""
+def loss_denominators(num_tokens: int | Tensor, num_sentences: int) -> list[int | Tensor]:
+    """For each of `LOSSES`, the number of tokens or sentences that it is a mean over.
+
+    The choice loss is a mean over cells, but their number grows with the number of tokens.
+    """
     units = {"tokens": num_tokens, "sentences": num_sentences}
     return [units[unit] for unit in LOSSES.values()]
 
@@ -79,13 +86,13 @@ def objective(
     """One process's share of the loss of a step.
 
     Args:
-        sums: ``(4,)``, of one batch: those of `LOSSES`, each summed over its tokens or sentences.
+        sums: ``(4,)``, the losses of one batch in the order of `LOSSES`, each summed over tokens or sentences.
         num_tokens, num_sentences: of the whole step, over all processes and batches.
-        num_processes: undoes the mean that data-parallel training takes over processes' gradients.
-        weights: of losses by name; what is not among them weighs 1 if it is the paper's, else 0.
+        num_processes: a factor that undoes the mean of data-parallel training over the processes' gradients.
+        weights: of losses by name. A loss without one weighs 1 if it is the paper's, else 0.
     """
     weights = dict.fromkeys(LOSSES, 0.0) | {"lm_loss": 1.0, "tree_loss": 1.0} | (weights or {})
-    numbers = per_loss(num_tokens, num_sentences)
+    numbers = loss_denominators(num_tokens, num_sentences)
     return num_processes * sum(
         weights[name] * loss_sum / number for name, loss_sum, number in zip(LOSSES, sums, numbers, strict=True)
     )

@@ -1,22 +1,24 @@
-"""Where a run is, and its curves: all that a checkpoint remembers besides tensors."""
+"""The progress of a run and its curves: everything that a checkpoint holds besides tensors."""
 
 from dataclasses import asdict, dataclass, field
 
 
 @dataclass
 class Progress:
-    """Counts are of all processes together.
+    """What a run has done so far, counted over all processes together.
 
     Attributes:
-        step: updates so far, skipped ones included.
+        step: number of updates, skipped ones included.
         epoch: number of the running epoch, from 0.
-        tokens: trained on so far.
-        seconds: spent in steps, over all sessions of the run.
-        skipped: steps left out for losses that were not finite, ``skipped_in_a_row`` since the last good one.
-        left_out: too long sentences of a stream; those of a corpus that is there are counted in ``corpus``.
-        corpus: sentences and tokens of the corpus, to notice another one.
-        curve: a point every ``log_steps``, means over those steps.
-        evaluations: a point every ``evaluate_steps``.
+        tokens: number of tokens trained on.
+        seconds: time spent in steps, over all sessions of the run.
+        skipped: number of steps that were skipped because losses or gradients were not finite.
+        skipped_in_a_row: the same, since the last good step.
+        left_out: number of sentences of a stream that were too long; ``corpus`` counts those of other corpora.
+        corpus: numbers of sentences and tokens in the corpus, by which a changed corpus is noticed.
+        curve: a point every ``logging_steps``, with means over these steps.
+        evaluations: the figures of every evaluation.
+        since_point: sums over the steps since the last point of the curve.
     """
 
     step: int = 0
@@ -38,20 +40,20 @@ class Progress:
         self.seconds += seconds
         amounts = {"tokens": tokens, "sentences": sentences, "seconds": seconds}
         amounts |= {"lm_loss": losses["lm_loss"] * tokens, "tree_loss": losses["tree_loss"] * sentences}
-        for name in losses.keys() - amounts.keys():  # those that only some stages have
+        for name in losses.keys() - amounts.keys():  # losses that only some stages have
             amounts |= {name: losses[name], f"{name}_steps": 1}
         for name, amount in amounts.items():
             self.since_point[name] = self.since_point.get(name, 0.0) + amount
 
     def skip(self, seconds: float) -> None:
-        """Count a step that was left out."""
+        """Count a step that was skipped."""
         self.step += 1
         self.seconds += seconds
         self.skipped += 1
         self.skipped_in_a_row += 1
 
     def end_point(self, more: dict[str, float]) -> dict[str, float]:
-        """Close a point of the curve; nothing is in it if all its steps were skipped."""
+        """Add a point to the curve; it has no losses if all its steps were skipped."""
         sums, self.since_point = self.since_point, {}
         point = {"step": self.step, "tokens": self.tokens, "skipped": self.skipped, "left_out": self.left_out, **more}
         if sums:

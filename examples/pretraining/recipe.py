@@ -1,16 +1,16 @@
-"""A run described in one small file: values of options, and stages of settings.
+"""A recipe describes a run in one small file: values of options, and stages with settings.
 
-options:                      # any option of pretrain.py; the command line has the last word
+options:                      # any option of pretrain.py; the command line overrides them
   size: tiny
   learning_rate: 2e-3
-stages:                       # none, and the options alone describe the run
+stages:                       # without stages, the options alone describe the run
   - name: warm-up
-    steps: 100                # or tokens: 600_000, about
+    steps: 100                # or, approximately, tokens: 600_000
     learning_rate: {from: 0, to: 2e-3}
   - name: wider
     tokens: 1_000_000
-    window_size: 3            # what a stage does not set is the paper's, or the options'
-    times: 2                  # twice, one after the other
+    window_size: 3            # what a stage does not set is as in the options or in the paper
+    times: 2                  # two such stages, one after the other
 """
 
 import itertools
@@ -24,13 +24,13 @@ from pretraining.settings import TYPES, Ramp, Stage
 
 @dataclass(frozen=True)
 class Recipe:
-    """``options`` by name, as the file has them, and stages in order."""
+    """Options by name, as the file has them, and stages in order."""
 
     options: dict[str, object]
     stages: tuple[Stage, ...]
 
     def arguments(self) -> list[str]:
-        """The options as a command line has them."""
+        """The options as arguments of a command line."""
         arguments: list[str] = []
         for name, value in self.options.items():
             values = value if isinstance(value, list) else [value]
@@ -42,10 +42,10 @@ def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
     """Read and check a file.
 
     Args:
-        known_options: names that ``options`` may have.
+        known_options: the names that may stand in ``options``.
 
     Raises:
-        ValueError: naming the file and, where it is in one, the stage.
+        ValueError: for a file that is missing or wrong, with the file and the stage.
     """
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
             if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, list | dict) for v in value)):
                 raise ValueError(f"option {name} must have a value or a list of values, got {value!r}")
         if not isinstance(stages, list):
-            raise ValueError(f"stages must be a list, one '- name: ...' for each, got {stages!r}")
+            raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
         read = [_read_stage(stage, number) for number, stage in enumerate(stages, start=1)]
         return Recipe(options, tuple(itertools.chain.from_iterable(read)))
     except ValueError as error:
@@ -74,7 +74,7 @@ def _check_names(content: object, known: set[str], where: str) -> None:
 
 
 def _read_stage(content: object, number: int) -> list[Stage]:
-    """The stage, as often as it says."""
+    """The stage, as many times as it says."""
     name = content.get("name") if isinstance(content, dict) else None
     try:
         _check_names(content, {"name", "steps", "tokens", "times", *TYPES}, "a stage")
@@ -97,7 +97,7 @@ def _value(name: str, value: object) -> object:
 
 
 def _number(value: object) -> object:
-    """YAML takes ``2e-3`` for a word, and 1 is a number too."""
+    """As a float if possible: YAML reads ``2e-3`` as a string and 1 as an integer."""
     try:
         return value if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What is left when a run has ended: the curves as a picture, and a model card with the figures."""
+"""The report of a run that has ended: its curves as a picture, and a model card with its figures."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ USAGE = """\
 from transformers import AutoModel
 
 model = AutoModel.from_pretrained("{place}", trust_remote_code=True)
-print(model.encode(["A cat sleeps", "It rained all day"]).shape)  # a vector for each sentence
+print(model.encode(["A cat sleeps", "It rained all day"]).shape)  # one vector per sentence
 for words, span, vector in model.constituents("The old man bought a new car"):
     print(span, " ".join(words))
 ```
@@ -23,7 +23,7 @@ for words, span, vector in model.constituents("The old man bought a new car"):
 
 
 def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
-    """Loss curves and, where there was a treebank, what it said of trees."""
+    """Draw the loss curves and, if there was a treebank, the figures of trees."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -33,7 +33,7 @@ def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
     rows = 2 if has_f1 else 1
     figure, axes = pyplot.subplots(rows, rows + 1, figsize=(5 * (rows + 1), 4 * rows), layout="constrained")
     axes = axes.flatten()
-    panels = (("lm_loss", "language model, nats a token"), ("tree_loss", "tree KL, nats a token"))
+    panels = (("lm_loss", "language model, nats per token"), ("tree_loss", "tree KL, nats per token"))
     for axis, (name, title) in zip(axes, panels, strict=False):
         draw_line(axis, progress.curve, name, "training", color="tab:blue", alpha=0.7)
         draw_line(axis, progress.evaluations, f"validation_{name}", "validation", color="tab:orange", marker="o")
@@ -52,7 +52,7 @@ def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
 
 
 def draw_tree_figures(axes, evaluations: list[dict]) -> None:
-    """F1 of all kinds of trees, recall by label of parser and encoder, and how far their trees are chains."""
+    """Draw F1 of all kinds of trees, recall by label of parser and encoder, and how far their trees are chains."""
     for (suffix, whose), color in zip(TREES.items(), ("tab:green", "tab:orange", "tab:gray"), strict=True):
         draw_line(axes[0], evaluations, f"f1{suffix}", whose, color=color, marker="o")
         for share, style in (("right_share", "-"), ("left_share", "--")):
@@ -74,31 +74,38 @@ def draw_line(axis, points: list[dict], name: str, label: str, **style) -> None:
 
 
 def model_card(
-    options: Options, progress: Progress, last: dict, unigram: dict[str, float], command: str, machine: str
+    options: Options, progress: Progress, figures: dict, unigram: dict[str, float], command: str, machine: str
 ) -> str:
-    """Markdown with the hub's header; the figures are the run's own, ``last`` those of the weights that it left."""
+    """The model card, as Markdown with the Hub's header.
+
+    Args:
+        figures: of the evaluation of the model's weights.
+        unigram: the losses of unigrams.
+        command, machine: how and where the run was started, as text.
+    """
     output = options.output
-    place = output.push_to_hub or str(Path(output.output) / "model")
+    place = output.hub_model_id if output.push_to_hub else str(Path(output.output_dir) / "model")
     data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"], license=output.license,
                          pipeline_tag="feature-extraction")  # fmt: skip
+    best_metric = figures.get("metric_for_best_model")
     rows = [
         ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
-        ("weights of", f"step {last['step']:,}, best by {last['best_by']}" if "best_by" in last else None),
+        ("weights of", f"step {figures['step']:,}, best by {best_metric}" if best_metric else None),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
-        ("too long sentences, left out", f"{progress.left_out + progress.corpus.get('too_long', 0):,}"),
-        ("steps left out for losses that were not finite", f"{progress.skipped:,}"),
-        ("validation LM loss, nats a token", _figure(last, "validation_lm_loss")),
-        ("unigrams on the same text", _figure(unigram, "unigram_validation_loss")),
+        ("sentences left out because they are too long", f"{progress.left_out + progress.corpus.get('too_long', 0):,}"),
+        ("steps skipped because losses or gradients were not finite", f"{progress.skipped:,}"),
+        ("validation LM loss, nats per token", _figure(figures, "validation_lm_loss")),
+        ("unigram loss on the same text", _figure(unigram, "unigram_validation_loss")),
         ("unigram entropy of the training text", _figure(unigram, "unigram_entropy")),
-        ("validation tree KL, nats a token", _figure(last, "validation_tree_loss")),
-        (f"sentence F1 of the parser's trees on {describe_treebank(options.data)}", _figure(last, "f1", "{:.1f}")),
-        ("of the encoder's own, on charts pruned by counts", _figure(last, "f1_counts", "{:.1f}")),
-        ("spans that end with the last word (a chain to the right: 1)", _figure(last, "right_share", "{:.2f}")),
+        ("validation tree KL, nats per token", _figure(figures, "validation_tree_loss")),
+        (f"sentence F1 of the parser's trees on {describe_treebank(options.data)}", _figure(figures, "f1", "{:.1f}")),
+        ("sentence F1 of the encoder's trees by counts", _figure(figures, "f1_counts", "{:.1f}")),
+        ("share of spans that end with the last word (chain: 1)", _figure(figures, "right_share", "{:.2f}")),
     ]  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
     return (
-        f"---\n{data.to_yaml()}\n---\n\n# {Path(options.output.output).name}\n\n"
+        f"---\n{data.to_yaml()}\n---\n\n# {Path(options.output.output_dir).name}\n\n"
         "A [Fast-R2D2](https://arxiv.org/abs/2203.00281) model: a parser and a recursive encoder, pretrained together "
         f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    {command}\n\n"
         f"{USAGE.format(place=place)}\nAll settings:\n\n```json\n"

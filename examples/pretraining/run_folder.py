@@ -1,41 +1,52 @@
-"""The folder of a run: whose it is, and the tokenizer it began with."""
+"""The folder of a run: which run it belongs to, and the tokenizer that the run began with."""
 
 import json
-import os
 from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-SETTINGS, TOKENIZER = "run.json", "tokenizer"
-UNFINISHED = {TOKENIZER, f".{SETTINGS}.part"}  # what `begin` may leave when it is killed
+from modeling_fast_r2d2.text_files import write_text
+
+SETTINGS_FILE, TOKENIZER_FOLDER = "run.json", "tokenizer"
+FORMER_NAMES = {  # of options, in versions before they had transformers' names
+    "sentences_per_batch", "tokens_per_batch", "accumulation", "epochs", "compile", "cpu", "best_by", "evaluate_steps",
+}  # fmt: skip
 
 
-def check_folder(folder: Path, settings: dict) -> None:
-    """Raise ValueError unless the folder is new, empty, or that of a run with these settings."""
-    if (folder / SETTINGS).exists():
-        _compare(folder, json.loads((folder / SETTINGS).read_text(encoding="utf-8")), settings)
-    elif folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - UNFINISHED):
-        raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new one as --output")
+def check_run_folder(folder: Path, settings: dict) -> None:
+    """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings."""
+    if (folder / SETTINGS_FILE).exists():
+        _check_settings(folder, json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")), settings)
+    elif folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
+        raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
 
 
-def _compare(folder: Path, old: dict, new: dict) -> None:
+def _check_settings(folder: Path, old: dict, new: dict) -> None:
+    if former := sorted(FORMER_NAMES & old.keys()):
+        raise ValueError(
+            f"{folder} holds a run of an earlier version, whose options had other names: {', '.join(former)}. This "
+            "version cannot resume it; begin with another --output_dir, or give one of its checkpoints as --model"
+        )
     changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
     if changed:
         raise ValueError(
-            f"{folder} holds a run of other settings: {'; '.join(changed)}. Give the same settings to go on, or "
-            "another --output; to begin another run from its weights, give one of its checkpoints as --model"
+            f"{folder} holds a run with other settings: {'; '.join(changed)}. Give the same settings to resume it, or "
+            "another --output_dir; to begin another run from its weights, give one of its checkpoints as --model"
         )
 
 
-def begun_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer of a run that has begun."""
-    return AutoTokenizer.from_pretrained(folder / TOKENIZER) if (folder / SETTINGS).exists() else None
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of a run that has begun; None if none has."""
+    return AutoTokenizer.from_pretrained(folder / TOKENIZER_FOLDER) if (folder / SETTINGS_FILE).exists() else None
 
 
-def begin(folder: Path, settings: dict, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make a new run's folder, or fill an empty one; the settings, which make it a run's, come last."""
+def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Make a new run's folder or fill an empty one. The settings are written last: with them, the run has begun."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(folder / TOKENIZER)
-    aside = folder / f".{SETTINGS}.part"
-    aside.write_text(json.dumps(settings, indent=1), encoding="utf-8")
-    os.replace(aside, folder / SETTINGS)
+    tokenizer.save_pretrained(folder / TOKENIZER_FOLDER)
+    write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1))
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether `make_run_folder` may leave this when it is killed."""
+    return path.name == TOKENIZER_FOLDER or path.name.startswith(f".{SETTINGS_FILE}.")

@@ -1,5 +1,5 @@
-"""What a checkpoint holds besides the model: optimizer, schedule, counts, the parser's snapshot, each process's place
-and random numbers."""
+"""The state of a run in a checkpoint: model, optimiser, schedule, progress, the parser's snapshot, and each process's
+position and random state."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from pretraining.progress import Progress
 
 
 def write_state(run, folder: Path) -> None:
-    """Called on every process; the main one writes the model as `from_pretrained` reads it, and what all share."""
+    """Write a process's own state; the main process also writes the model, for `from_pretrained`, and the rest."""
     accelerator = run.accelerator
     own = {"position": run.position, "random": random_state(accelerator.device)}
     torch.save(own, folder / f"process-{accelerator.process_index}.pt")
@@ -28,17 +28,17 @@ def write_state(run, folder: Path) -> None:
     (folder / "progress.json").write_text(json.dumps(run.progress.as_dict()), encoding="utf-8")
 
 
-def go_on(run, checkpoint: Path) -> None:
-    """Bring a run to where the checkpoint is, to the bit.
+def resume(run, checkpoint: Path) -> None:
+    """Bring a run to the state of a checkpoint, bit for bit.
 
     Raises:
-        ValueError: if the corpus is another one.
+        ValueError: if the corpus has changed.
     """
     accelerator = run.accelerator
     progress = Progress(**json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
     if progress.corpus != run.progress.corpus:
         raise ValueError(f"the corpus has changed since {checkpoint}: it was {progress.corpus}, now it is "
-                         f"{run.progress.corpus}; bring the old one back, or give another --output")  # fmt: skip
+                         f"{run.progress.corpus}; restore the old corpus, or give another --output_dir")  # fmt: skip
     model = accelerator.unwrap_model(run.model)
     load_model(model, checkpoint / "model.safetensors")
     state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
@@ -54,7 +54,7 @@ def go_on(run, checkpoint: Path) -> None:
 
 
 def random_state(device: torch.device) -> dict[str, torch.Tensor]:
-    """Of the generators that the model draws from, on this process."""
+    """State of the random generators that the model uses on this process."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

@@ -1,22 +1,25 @@
-"""SIGTERM and Ctrl-C: a run that is asked to stop saves and ends well; a second Ctrl-C ends it at once."""
+"""Stopping by SIGTERM or Ctrl-C: the run saves a checkpoint and ends; a second Ctrl-C ends it at once."""
 
 import signal
 
 
 class StopSignal:
-    """``asked`` becomes true at the first signal. SIGTERM may come twice, from a scheduler and from a launcher."""
+    """``was_received`` becomes true at the first signal.
+
+    A second Ctrl-C ends the process; a second SIGTERM does not, for a scheduler and a launcher may both send one.
+    """
 
     def __init__(self):
-        self.asked = False
+        self.was_received = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._receive)
 
     def _receive(self, number, frame) -> None:
-        self.asked = True
+        self.was_received = True
         if number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
 
 
 def leave_signals_to_the_main_process(worker: int) -> None:
-    """For processes that load batches: a signal to the whole group must not end them before the last step."""
+    """For processes that load batches: a signal to the whole process group must not end them before the last step."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})

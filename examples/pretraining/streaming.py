@@ -1,4 +1,4 @@
-"""Epochs of a corpus that is read while training: pools of sentences, planned one at a time."""
+"""Epochs of a corpus that is read during training, planned one pool of sentences at a time."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -8,39 +8,47 @@ import numpy as np
 from datasets import IterableDataset
 from datasets.distributed import split_dataset_by_node
 
-from pretraining.batches import Limits, Share, Step, idle_step, make_step, plan_epoch
+from pretraining.batches import Limits, ProcessShare, Step, idle_step, make_step, plan_epoch
 
 
 @dataclass
 class Pool:
-    """Sentences that are shuffled together, and how many too long ones stood between them."""
+    """Sentences that are shuffled together, and the number of sentences left out between them."""
 
     sentences: list[dict]
     num_too_long: int = 0
 
 
 class StreamedEpochs:
-    """Each process reads its own share of the lines, in order; sentences are shuffled within pools.
+    """Epochs in which each process reads its own share of the lines, in order, and shuffles sentences within pools.
 
-    The order is a function of seed, epoch and the number of processes. A position names the lines before the pool, so
-    that going on means to read one pool again. A process whose lines are read while others still have some takes part
-    in their updates with a sentence that counts for nothing, for ever: the loop ends an epoch when nobody has more.
+    The order is a function of seed, epoch and the number of processes. A position tells where its pool begins, so that
+    a resumed run reads one pool again. A process that has read all its lines while others still have some takes part
+    in their updates, with a sentence that does not count. It does so without end: the training loop ends the epoch when
+    no process has a sentence left.
     """
 
     def __init__(
-        self, texts: IterableDataset, encode: Callable, seed: int, limits: Limits, share: Share, collate, pool: int
+        self,
+        texts: IterableDataset,
+        tokenize: Callable[[list[str]], list[dict]],
+        seed: int,
+        limits: Limits,
+        share: ProcessShare,
+        collate,
+        pool_size: int,
     ):
         self.texts = split_dataset_by_node(texts, rank=share.process, world_size=share.num_processes)
-        self.encode, self.seed, self.limits, self.share = encode, seed, limits, share
-        self.collate, self.pool = collate, pool
+        self.tokenize, self.seed, self.limits, self.share = tokenize, seed, limits, share
+        self.collate, self.pool_size = collate, pool_size
         self.beginning = copy.deepcopy(self.texts.state_dict())
 
     def tokens_per_step(self, limits: Limits) -> float:
-        """Of full steps, for the lengths of sentences are not known yet."""
+        """Tokens per full step; the lengths of sentences are not known yet."""
         return float(limits.tokens * self.share.parts_per_step)
 
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
-        """Steps of an epoch, each with the position after it, from a position of the same epoch on."""
+        """Yield the steps of an epoch, each with the position after it, from a position in that epoch on."""
         at = position or {"pool": 0, "step": 0, "texts": self.beginning}
         self.texts.load_state_dict(at["texts"])
         lines, spare = iter(self.texts), [{"input_ids": [0]}]
@@ -57,15 +65,17 @@ class StreamedEpochs:
     def _read_pool(self, lines: Iterator[dict]) -> "Pool | None":
         pool = Pool([])
         for line in lines:
-            encoded = self.encode([line["text"]])
-            pool.sentences.extend(sentence for sentence in encoded if sentence["input_ids"])
-            pool.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in encoded)
-            if len(pool.sentences) >= self.pool:
+            sentences = self.tokenize([line["text"]])
+            pool.sentences.extend(sentence for sentence in sentences if sentence["input_ids"])
+            pool.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in sentences)
+            if len(pool.sentences) >= self.pool_size:
                 break
         return pool if pool.sentences else None
 
     def _plan(self, pool: list[dict], epoch: int, number: int) -> Iterator[list[list[dict]]]:
-        """Steps as lists of parts, of this process's own sentences only."""
+        """Yield steps as lists of parts, of this process's own sentences only."""
         lengths = np.array([sentence["length"] for sentence in pool])
-        for step in plan_epoch(lengths, [self.seed, number], epoch, self.limits, self.share.accumulation):
+        for step in plan_epoch(
+            lengths, [self.seed, number], epoch, self.limits, self.share.gradient_accumulation_steps
+        ):
             yield [[pool[sentence] for sentence in part] for part in step]

@@ -1,4 +1,4 @@
-"""Where text comes from: files, folders, `datasets` folders, the Hub. All become a data set of lines."""
+"""Reading text from files, folders, `datasets` folders or the Hub, always as a data set of lines."""
 
 import glob
 import os
@@ -13,14 +13,15 @@ from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import read_sentences
 
 SUFFIXES = (".txt", ".txt.gz")
-File = tuple[str, int, int]  # path, bytes, time of change: the cache of a file ends when it changes
+# Path, size in bytes, time of the last change in nanoseconds: a file that changes is not read from the cache.
+File = tuple[str, int, int]
 
 
 def read_texts(data: DataOptions) -> Dataset | IterableDataset:
-    """Lines of the corpus in the column ``text``.
+    """Read the lines of the corpus into a column ``text``.
 
     Raises:
-        ValueError: naming it, for a source that is missing, empty, not UTF-8, or without such a split or column.
+        ValueError: for a source that is missing, empty, not UTF-8, or without the split or column, with its name.
     """
     [first, *others] = data.corpus
     is_folder_of_texts = any(file_names(first)) if os.path.isdir(first) else False
@@ -35,7 +36,7 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
     try:
         return Dataset.from_generator(read_lines, features=columns, gen_kwargs={"files": files})
     except DatasetGenerationError as error:
-        if isinstance(error.__cause__, ValueError):  # ours, about the file
+        if isinstance(error.__cause__, ValueError):  # ours, with the file's name
             raise error.__cause__ from None
         raise
 
@@ -47,7 +48,7 @@ def read_lines(files: list[File]) -> Iterator[dict[str, str]]:
 
 
 def files_of(source: str) -> list[File]:
-    """The text files that a path, a glob or a folder stands for, in order of name."""
+    """The text files of a path, a glob or a folder, ordered by name."""
     names = [source] if os.path.isfile(source) else file_names(source) if os.path.isdir(source) else []
     names = names or [name for name in sorted(glob.glob(source, recursive=True)) if os.path.isfile(name)]
     if not names:

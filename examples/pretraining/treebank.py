@@ -1,8 +1,8 @@
-"""Trees against a treebank while training: the parser's, and the encoder's own, which show earlier where a run goes.
+"""Scores of trees against a treebank during training: the parser's trees, and the encoder's own.
 
-The language model can teach an encoder to choose chains long before its parser's F1, the tree KL or any loss tells. So
-the best trees of its charts are scored too, on charts that the parser has no part in: pruned by counts of the text (see
-`count_teacher`), and at random.
+The language model can teach an encoder to choose chains long before the parser's F1, the tree KL or any loss shows it.
+Therefore the best trees of its charts are scored, too. The parser has no part in these charts: they are pruned by
+counts of the text (see `count_teacher`) and at random.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from pretraining.count_teacher import CountTeacher
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 LABELS = ("NP", "VP", "PP", "SBAR")
-WINDOW = 4  # of the charts; the same at all evaluations, whatever the run trains with
-MOST_RIGHT, MOST_LEFT = 0.85, 0.15  # shares beyond which trees are said to be chains
+CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with
+MAX_RIGHT_SHARE, MAX_LEFT_SHARE = 0.85, 0.15  # larger shares of spans mean that trees are chains
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class ChartBatch:
     """Sentences that are encoded together.
 
     Attributes:
-        rows: their places in the treebank.
-        inputs: what the model takes.
-        scores: by name, ``(batch, seq_len - 1)`` float32, what prunes their charts.
+        rows: their numbers in the treebank.
+        inputs: inputs of the model.
+        scores: split scores that prune the charts, ``(batch, seq_len - 1)`` float32, by name.
     """
 
     rows: list[int]
@@ -46,9 +46,9 @@ class EncoderTrees:
     """The best trees of the encoder's charts.
 
     Args:
-        gold: whose sentences are encoded.
-        teacher: None leaves charts by counts out.
-        batch_tokens: encoded at once, padding included.
+        gold: trees with the sentences that are encoded.
+        teacher: gives the scores by counts; with None, charts are pruned at random only.
+        batch_tokens: largest number of tokens per batch, padding included.
     """
 
     def __init__(self, gold: list[LabelledTree], model, tokenizer: PreTrainedTokenizerBase,
@@ -68,13 +68,13 @@ class EncoderTrees:
 
     @property
     def names(self) -> list[str]:
-        """Of what prunes the charts."""
+        """Names of the scores that prune the charts."""
         return list(self.batches[0].scores)
 
     def __call__(self, name: str) -> list[LabelledTree]:
-        """Trees over words, in the treebank's order."""
+        """The trees over words on charts pruned by these scores, in the treebank's order."""
         trees: dict[int, LabelledTree] = {}
-        with evaluation(self.model), window_of(self.model, WINDOW):
+        with evaluation(self.model), window_of(self.model, CHART_WINDOW_SIZE):
             for batch in self.batches:
                 inputs = batch.inputs | {"split_scores": batch.scores[name]}
                 inputs = {key: tensor.to(self.model.device) for key, tensor in inputs.items()}
@@ -90,7 +90,7 @@ class EncoderTrees:
 
 @contextlib.contextmanager
 def window_of(model, window_size: int) -> Iterator[None]:
-    """The model with another window for a while."""
+    """Give the model another window size for a while."""
     before, model.config.window_size = model.config.window_size, window_size
     try:
         yield
@@ -99,10 +99,10 @@ def window_of(model, window_size: int) -> Iterator[None]:
 
 
 class TreebankScorer:
-    """What the treebank says of the parser's trees and, of some of its sentences, of the encoder's own.
+    """Scores the parser's trees on a treebank and, on some of its sentences, the encoder's own trees.
 
     Args:
-        num_sentences: for the encoder's trees, taken evenly; None takes all.
+        num_sentences: sentences for the encoder's trees, taken at equal distances; None takes all.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class TreebankScorer:
         self.encoder = EncoderTrees(some, model, tokenizer, teacher, batch_tokens)
 
     def __call__(self) -> dict[str, float]:
-        """Figures of `tree_figures`: plain names for the parser, with ``_counts`` and ``_random`` for the encoder."""
+        """Figures of `tree_figures`. The encoder's have the suffixes ``_counts`` and ``_random``."""
         figures = tree_figures(model_trees(self.parser, self.gold), self.gold)
         for name in self.encoder.names:
             of_encoder = tree_figures(self.encoder(name), self.encoder.gold)
@@ -129,8 +129,11 @@ class TreebankScorer:
 
 
 def tree_figures(predicted: list[LabelledTree], gold: list[LabelledTree]) -> dict[str, float]:
-    """``f1`` of sentences and ``<label>_recall`` of the labels that the treebank has, 0 ... 100; ``right_share`` and
-    ``left_share`` of `chain_shares`, 0 ... 1, unless no sentence has more than two words."""
+    """Scores of trees by name.
+
+    These are ``f1`` of sentences and ``<label>_recall`` for the labels in the treebank, 0 to 100, and ``right_share``
+    and ``left_share`` from `chain_shares`, 0 to 1, if a sentence has more than two words.
+    """
     scores, (right, left) = score_trees(predicted, gold), chain_shares(predicted)
     figures = {"f1": scores.sentence_f1}
     figures |= {f"{label}_recall": scores.recall(label) for label in LABELS if label in scores.labels}
@@ -138,15 +141,15 @@ def tree_figures(predicted: list[LabelledTree], gold: list[LabelledTree]) -> dic
 
 
 def chain_warnings(before: dict[str, float], now: dict[str, float]) -> list[str]:
-    """What to say of two evaluations in a row with trees that are, or are becoming, chains."""
-    sides = (("right_share", "end with the last word", MOST_RIGHT, "right"),
-             ("left_share", "begin with the first word", MOST_LEFT, "left"))  # fmt: skip
+    """Warnings if trees are chains at two evaluations in a row."""
+    sides = (("right_share", "end with the last word", MAX_RIGHT_SHARE, "right"),
+             ("left_share", "begin with the first word", MAX_LEFT_SHARE, "left"))  # fmt: skip
     warnings = []
     for whose, suffix in (("the parser's", ""), ("the encoder's own", "_counts")):
         for name, what, limit, side in sides:
             if min(figures.get(name + suffix, 0) for figures in (before, now)) > limit:
                 warnings.append(
                     f"{now[name + suffix]:.0%} of the spans of {whose} trees {what}, and more than {limit:.0%} did at "
-                    f"the evaluation before: a chain to the {side}, or no structure yet"
+                    f"the evaluation before: the trees are chains to the {side}, or have no structure yet"
                 )
     return warnings

@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 
 from glue.data import read_task
 from glue.tasks import TASKS, find_task
-from glue.training import encode
+from glue.training import tokenize_rows
 
 # What readers of tables stumble over: quotes, words for missing values, a number, outer blanks.
 TEXTS = ['say "no', "None", "nan", "7", " it 's fine . ", "日本 é"]
@@ -65,7 +65,10 @@ def test_tasks_are_found_by_both_names():
     ("content", "message"),
     [
         ("sentence\tmark\nfine\t1\n", r"dev.tsv has no column label, but sentence, mark"),
-        ("sentence\tlabel\nfine\t1\nbad\t2\n", r"dev.tsv, line 3: '2' is no label of SST-2; there are 0 \(negative\)"),
+        (
+            "sentence\tlabel\nfine\t1\nbad\t2\n",
+            r"dev.tsv, line 3: '2' is no label of SST-2; its labels are 0 \(negative\)",
+        ),
         ("sentence\tlabel\nfine\n", "all rows lack a field, from .*dev.tsv, line 2"),
         ("sentence\tlabel\nfine\t1\n\nbad\t2\n", r"dev.tsv, line 4: '2' is no label"),
         ("sentence\tlabel\nso\tfine\t1\n", "dev.tsv, line 2: 'fine' is no label"),
@@ -89,7 +92,7 @@ def test_rows_that_lack_a_field_are_left_out_and_said(glue, tmp_path, caplog):
     (tmp_path / "SST-2" / "dev.tsv").write_bytes((glue / "SST-2" / "dev.tsv").read_bytes())
     rows = read_task(TASKS["SST-2"], str(tmp_path))["train"].to_list()
     assert rows == [{"text": "fine", "label": 1}, {"text": "bad", "label": 0}]
-    assert "2 rows lack a field, the first is" in caplog.text and "train.tsv, line 3; left out" in caplog.text
+    assert "2 rows lack a field and are left out" in caplog.text and "train.tsv, line 3" in caplog.text
 
 
 def test_a_folder_without_the_task_is_named(glue, tmp_path):
@@ -103,12 +106,12 @@ def test_a_folder_without_the_task_is_named(glue, tmp_path):
 def test_long_rows_are_cut_and_blank_ones_unknown_and_said_once(checkpoint, caplog):
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     rows = Dataset.from_dict({"text": ["the film " * 50, "\u200b", "the film"], "label": [0, 1, 1]})
-    encoded = encode(rows, tokenizer, 10)
+    encoded = tokenize_rows(rows, tokenizer, 10)
     assert [len(ids) for ids in encoded["input_ids"]] == [10, 1, 2]
     assert encoded["input_ids"][1] == [tokenizer.unk_token_id]
     assert encoded["label"] == [0, 1, 1]
     assert caplog.messages == [
         "1 of 3 rows are longer than 10 tokens, cut", "1 of 3 rows are without text, [UNK] instead",
     ]  # fmt: skip
-    pairs = encode(rows.add_column("text_pair", ["a", "the film", "the film " * 50]), tokenizer, 10)
+    pairs = tokenize_rows(rows.add_column("text_pair", ["a", "the film", "the film " * 50]), tokenizer, 10)
     assert [set(types) for types in pairs["token_type_ids"]] == [{0, 1}] * 3

@@ -16,7 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from glue.options import GlueOptions
 from glue.report import scores
 from glue.tasks import find_task
-from glue.training import load
+from glue.training import load_model_and_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
 
@@ -109,7 +109,7 @@ def test_the_newest_checkpoint_of_each_task_goes_on(checkpoint, glue, output, tm
 def test_a_head_of_other_classes_is_not_taken_over(output):
     for source, task in (("RTE", "RTE"), ("RTE", "MNLI"), ("SST-2", "CoLA")):
         options = GlueOptions([task], model=str(output / source / "model"))
-        _, model = load(find_task(task), options)
+        _, model = load_model_and_tokenizer(find_task(task), options)
         kept = torch.equal(model.classifier.dense.weight, head_of(output / source / "model").dense.weight)
         assert kept == (source == task) and model.config.num_labels == len(find_task(task).classes)
 
@@ -154,7 +154,7 @@ def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_pa
         run(checkpoint, glue, tmp_path, "--eval_strategy", "no", "--load_best_model_at_end", "False")
     with pytest.raises(ValueError, match="got optim adafactor"):
         run(checkpoint, glue, tmp_path, "--optim", "adafactor")
-    with pytest.raises(ValueError, match="a checkpoint is of one task"):
+    with pytest.raises(ValueError, match="a checkpoint belongs to one task"):
         run(checkpoint, glue, tmp_path, "--resume_from_checkpoint", "somewhere", tasks=("SST-2", "RTE"))
     assert not list(tmp_path.iterdir())
 

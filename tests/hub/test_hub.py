@@ -196,8 +196,9 @@ def test_pretraining_reads_a_corpus_by_its_hub_name_and_uploads_what_it_made(hub
         "raw/train-00000.txt": b"the cat sat on the mat\n = Heading = \n a dog ate . the old bone slept .\n" * 60,
     }]  # fmt: skip
     arguments = [EXAMPLES / "pretrain.py", "--corpus", "user/texts", "--corpus_config", "raw", "--sentence_rule"]
-    arguments += ["wikitext", "--output", tmp_path / "run", "--size", "tiny", "--cpu", "--vocab_size", "60"]
-    arguments += ["--max_steps", "2", "--tracker", "none", "--push_to_hub", "user/made", "--license", "mit"]
+    arguments += ["wikitext", "--output_dir", tmp_path / "run", "--size", "tiny", "--use_cpu", "--vocab_size", "60"]
+    arguments += ["--max_steps", "2", "--report_to", "none", "--push_to_hub", "--hub_model_id", "user/made"]
+    arguments += ["--license", "mit"]
     assert "180 sentences, 900 tokens" in run(hub, tmp_path / "cache", PRETRAIN, *arguments)
     made = {file.name: file.read_bytes() for file in (tmp_path / "run" / "model").iterdir()}
     assert hub.repos["user/made"][-1] == made and b"license: mit" in made["README.md"]

@@ -46,7 +46,7 @@ SMALL_MODEL = "hidden_size=16,intermediate_size=32,num_attention_heads=2,parser_
 def options(corpus, tokenizer_folder) -> list[str]:
     """Command-line options of a run of 15 steps, three epochs of five, without the output folder."""
     return [
-        "--corpus", str(corpus), "--tokenizer", str(tokenizer_folder), "--cpu", "--tracker", "none", "--size", "tiny",
-        "--config_overrides", SMALL_MODEL, "--tokens_per_batch", "700", "--epochs", "3", "--warmup_steps", "2",
-        "--log_steps", "2", "--save_steps", "3",
+        "--corpus", str(corpus), "--tokenizer", str(tokenizer_folder), "--use_cpu", "--report_to", "none",
+        "--size", "tiny", "--config_overrides", SMALL_MODEL, "--per_device_train_batch_tokens", "700",
+        "--num_train_epochs", "3", "--warmup_steps", "2", "--logging_steps", "2", "--save_steps", "3",
     ]  # fmt: skip

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pretraining.batches import Limits, PlannedEpochs, Share, cut, plan_epoch
+from pretraining.batches import Limits, PlannedEpochs, ProcessShare, cut, plan_epoch
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=200).map(np.array)
 LIMITS = st.builds(Limits, st.integers(1, 9), st.integers(40, 120))
@@ -55,7 +55,7 @@ def test_cutting_is_greedy(lengths, limits, chance):
 def test_processes_share_an_epoch_and_take_the_same_number_of_steps(lengths, limits, num_processes, accumulation):
     seen, counts = [], []
     for process in range(num_processes):
-        share = Share(process, num_processes, accumulation)
+        share = ProcessShare(process, num_processes, accumulation)
         steps = [step for step, _ in PlannedEpochs(FakeCorpus(lengths), 0, limits, share, collate).steps(0)]
         counts.append(len(steps))
         for step in steps:
@@ -71,7 +71,7 @@ def test_processes_share_an_epoch_and_take_the_same_number_of_steps(lengths, lim
 
 @given(LENGTHS, LIMITS, st.data())
 def test_an_epoch_goes_on_from_any_position(lengths, limits, data):
-    epochs = PlannedEpochs(FakeCorpus(lengths), 1, limits, Share(), collate)
+    epochs = PlannedEpochs(FakeCorpus(lengths), 1, limits, ProcessShare(), collate)
     whole = list(epochs.steps(2))
     step, position = whole[data.draw(st.integers(0, len(whole) - 1))]
     rest = list(epochs.steps(2, position))

@@ -3,8 +3,8 @@ from accelerate import Accelerator
 from transformers import AutoTokenizer
 
 from pretraining.best import Best
-from pretraining.checkpoints import Checkpoints, damage
-from pretraining.run_folder import begin, begun_tokenizer, check_folder
+from pretraining.checkpoints import Checkpoints, find_damage
+from pretraining.run_folder import check_run_folder, make_run_folder, read_tokenizer
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def test_the_best_is_kept_whatever_a_killed_process_left(tmp_path):
             (tmp_path / ".best.part").mkdir()
             (tmp_path / ".best.part" / "leftover").touch()
             (tmp_path / ".best.new").mkdir()
-        best.offer({"step": step, "f1": f1}, Saved(f"model-{step}"), Saved("tokenizer"))
+        best.keep_if_better({"step": step, "f1": f1}, Saved(f"model-{step}"), Saved("tokenizer"))
         if step == 5:
-            assert best.figures == {"step": 2, "f1": 50.0, "best_by": "f1"}
-    assert best.figures["step"] == 6 and not damage(best.folder)
+            assert best.figures == {"step": 2, "f1": 50.0, "metric_for_best_model": "f1"}
+    assert best.figures["step"] == 6 and not find_damage(best.folder)
     assert {path.name for path in best.folder.glob("*.txt")} == {"model-6.txt", "tokenizer.txt"}
     lowest = Best(tmp_path / "lowest", "validation_lm_loss")
     for step, loss in enumerate([5.0, 4.0, 6.0]):
-        lowest.offer({"step": step, "validation_lm_loss": loss}, Saved("model"), Saved("tokenizer"))
+        lowest.keep_if_better({"step": step, "validation_lm_loss": loss}, Saved("model"), Saved("tokenizer"))
     assert lowest.figures["step"] == 1
     (lowest.folder / "model.txt").write_text("something else")
     assert lowest.figures is None
@@ -94,7 +94,7 @@ def test_a_damaged_one_is_reported_and_the_one_before_it_used(checkpoints, caplo
 def test_when_all_are_damaged_nothing_is_begun_anew(checkpoints):
     checkpoints.save(1, write("one"))
     (checkpoints.folder / "checkpoint-000000001" / "weights").write_text("")
-    with pytest.raises(ValueError, match="no checkpoint is good.*give another --output"):
+    with pytest.raises(ValueError, match="all checkpoints are damaged.*give another --output_dir"):
         checkpoints.newest_good()
 
 
@@ -112,7 +112,7 @@ def test_saving_again_replaces(checkpoints):
     checkpoints.save(1, write("one"))
     checkpoints.save(1, write("uno"))
     assert (checkpoints.newest_good() / "weights").read_text() == "uno"
-    assert damage(checkpoints.newest_good()) is None
+    assert find_damage(checkpoints.newest_good()) is None
     assert names(checkpoints) == ["checkpoint-000000001"]
 
 
@@ -123,33 +123,42 @@ def tokenizer(tokenizer_folder):
 
 def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
     folder = tmp_path / "run"
-    check_folder(folder, {"seed": 0})
-    assert begun_tokenizer(folder) is None
-    begin(folder, {"seed": 0, "corpus": ["a.txt"]}, tokenizer)
-    check_folder(folder, {"seed": 0, "corpus": ["a.txt"]})
-    assert begun_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
-    with pytest.raises(ValueError, match="run of other settings: seed was 0, now 1"):
-        check_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
+    check_run_folder(folder, {"seed": 0})
+    assert read_tokenizer(folder) is None
+    make_run_folder(folder, {"seed": 0, "corpus": ["a.txt"]}, tokenizer)
+    check_run_folder(folder, {"seed": 0, "corpus": ["a.txt"]})
+    assert read_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
+    with pytest.raises(ValueError, match="run with other settings: seed was 0, now 1"):
+        check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
+
+
+def test_a_folder_of_a_version_with_other_option_names_is_refused(tmp_path, tokenizer):
+    make_run_folder(tmp_path, {"seed": 0, "sentences_per_batch": 64, "epochs": 10}, tokenizer)
+    with pytest.raises(ValueError) as error:
+        check_run_folder(tmp_path, {"seed": 0, "per_device_train_batch_size": 64, "num_train_epochs": 10})
+    assert "an earlier version, whose options had other names: epochs, sentences_per_batch" in str(error.value)
+    assert "begin with another --output_dir, or give one of its checkpoints as --model" in str(error.value)
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match="exists and is no run's folder"):
-        check_folder(tmp_path, {"seed": 0})
+        check_run_folder(tmp_path, {"seed": 0})
     with pytest.raises(ValueError, match="exists and is no run's folder"):
-        check_folder(tmp_path / "thesis.tex", {"seed": 0})
+        check_run_folder(tmp_path / "thesis.tex", {"seed": 0})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_folder_that_was_being_made_can_be_made(tmp_path, tokenizer):
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    check_folder(tmp_path, {"seed": 0})
-    assert begun_tokenizer(tmp_path) is None
-    begin(tmp_path, {"seed": 0}, tokenizer)
-    assert begun_tokenizer(tmp_path) is not None
+    (tmp_path / ".run.json.host.123.json").write_text("{")  # of a process that was killed
+    check_run_folder(tmp_path, {"seed": 0})
+    assert read_tokenizer(tmp_path) is None
+    make_run_folder(tmp_path, {"seed": 0}, tokenizer)
+    assert read_tokenizer(tmp_path) is not None
 
 
 def test_an_empty_folder_may_be_given(tmp_path, tokenizer):
-    check_folder(tmp_path, {"seed": 0})
-    begin(tmp_path, {"seed": 0}, tokenizer)
-    check_folder(tmp_path, {"seed": 0})
+    check_run_folder(tmp_path, {"seed": 0})
+    make_run_folder(tmp_path, {"seed": 0}, tokenizer)
+    check_run_folder(tmp_path, {"seed": 0})

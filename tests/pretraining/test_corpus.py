@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 
-from pretraining.corpus import encode_corpus
+from pretraining.corpus import tokenize_corpus
 from pretraining.options import DataOptions
 from pretraining.texts import read_texts
 from tokenization_fast_r2d2 import train_tokenizer
@@ -62,7 +62,7 @@ def test_an_empty_corpus_is_refused(tmp_path, tokenizer, content, message):
     (tmp_path / "empty.txt").write_text(content, encoding="utf-8")
     data = DataOptions(corpus=[str(tmp_path / "empty.txt")])
     with pytest.raises(ValueError, match=message):
-        encode_corpus(read_texts(data), tokenizer, data)
+        tokenize_corpus(read_texts(data), tokenizer, data)
 
 
 @pytest.mark.parametrize("line", ["the cat " * 40_000, "x" * 400_000])
@@ -70,7 +70,7 @@ def test_a_corpus_of_one_giant_line_is_refused(tmp_path, tokenizer, line):
     (tmp_path / "giant.txt").write_text(line, encoding="utf-8")
     data = DataOptions(corpus=[str(tmp_path / "giant.txt")])
     with pytest.raises(ValueError, match="1 sentences, 1 of them too long; --sentence_rule"):
-        encode_corpus(read_texts(data), tokenizer, data)
+        tokenize_corpus(read_texts(data), tokenizer, data)
 
 
 def test_invalid_utf8_is_refused_with_file_and_line(tmp_path):
@@ -93,7 +93,7 @@ def test_sentences_are_cut_encoded_and_counted(tmp_path, tokenizer):
         " = Heading = \nthe cat sleeps . the underold man walks .\n\n" + "the " * 30 + "\n", encoding="utf-8"
     )
     data = DataOptions(corpus=[str(tmp_path / "c.txt")], sentence_rule="wikitext", max_length=20)
-    corpus = encode_corpus(read_texts(data), tokenizer, data)
+    corpus = tokenize_corpus(read_texts(data), tokenizer, data)
     [first, second] = corpus[np.array([0, 1])]
     assert tokenizer.convert_ids_to_tokens(first["input_ids"])[:3] == ["the", "cat", "sleeps"]
     [[start, end]] = second["atom_spans"]
@@ -106,23 +106,23 @@ def test_sentences_are_cut_encoded_and_counted(tmp_path, tokenizer):
 
 def test_encoding_is_cached_until_text_or_options_change(corpus, tokenizer, tokenizer_folder):
     data = DataOptions(corpus=[str(corpus)])
-    first = encode_corpus(read_texts(data), tokenizer, data).rows
-    again = encode_corpus(read_texts(data), AutoTokenizer.from_pretrained(tokenizer_folder), data).rows
+    first = tokenize_corpus(read_texts(data), tokenizer, data).rows
+    again = tokenize_corpus(read_texts(data), AutoTokenizer.from_pretrained(tokenizer_folder), data).rows
     assert first.cache_files == again.cache_files != []
     shorter = DataOptions(corpus=[str(corpus)], max_length=5)
-    assert encode_corpus(read_texts(shorter), tokenizer, shorter).rows.cache_files != first.cache_files
+    assert tokenize_corpus(read_texts(shorter), tokenizer, shorter).rows.cache_files != first.cache_files
 
 
 def test_several_processes_encode_alike(corpus, tokenizer):
     one, two = (DataOptions(corpus=[str(corpus)], num_proc=n) for n in (None, 2))
-    rows = [encode_corpus(read_texts(data), tokenizer, data).rows.to_dict() for data in (one, two)]
+    rows = [tokenize_corpus(read_texts(data), tokenizer, data).rows.to_dict() for data in (one, two)]
     assert rows[0] == rows[1]
 
 
 def test_punctuation_can_be_left_out(tmp_path, tokenizer):
     (tmp_path / "p.txt").write_text("( the cat ) , sleeps .\n. .\n", encoding="utf-8")
     data = DataOptions(corpus=[str(tmp_path / "p.txt")], keep_punctuation=False)
-    corpus = encode_corpus(read_texts(data), tokenizer, data)
+    corpus = tokenize_corpus(read_texts(data), tokenizer, data)
     [only] = corpus[np.arange(len(corpus.kept))]
     assert "cat" in tokenizer.decode(only["input_ids"]) and "," not in tokenizer.decode(only["input_ids"])
     pieces = tokenizer.convert_ids_to_tokens(only["input_ids"])
@@ -134,6 +134,6 @@ def test_words_with_punctuation_inside_stay_whole(tmp_path):
     (tmp_path / "p.txt").write_text(text + "\n", encoding="utf-8")
     tokenizer = train_tokenizer([text] * 2, 300, show_progress=False)
     data = DataOptions(corpus=[str(tmp_path / "p.txt")], keep_punctuation=False)
-    [only] = encode_corpus(read_texts(data), tokenizer, data)[np.array([0])]
+    [only] = tokenize_corpus(read_texts(data), tokenizer, data)[np.array([0])]
     whole = [only["input_ids"][first : last + 1] for first, last in only["atom_spans"]]
     assert [tokenizer.decode(ids).replace(" ", "") for ids in whole] == ["cat's", "the-cat"]

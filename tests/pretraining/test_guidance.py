@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.batches import Step
 from pretraining.count_teacher import CountTeacher, UnitCounts
-from pretraining.guidance import CollatorWithBounds, Guide, arguments_of, check_arguments, loss_weights
+from pretraining.guidance import CollatorWithBounds, Guide, argument_names, check_arguments, loss_weights
 from pretraining.optimisation import make_optimizer, objective
 from pretraining.options import TrainingOptions
 from pretraining.settings import Ramp, Settings, Stage
@@ -44,7 +44,7 @@ def asked(guide, settings, batch):
 def test_the_papers_settings_ask_for_nothing(guided):
     arguments = Guide(None, None).arguments(Settings(), guided)
     assert arguments.keys() == guided.keys() - {"bounds"}
-    assert arguments_of(Stage("", 1)) == set()
+    assert argument_names(Stage("", 1)) == set()
 
 
 def test_settings_become_arguments(guided, teacher):
@@ -52,7 +52,7 @@ def test_settings_become_arguments(guided, teacher):
     [(name, found)] = asked(guide, Settings(chart_scores="counts"), guided).items()
     assert name == "chart_scores" and torch.equal(found, scores)
     arguments = asked(guide, Stage("", 1, None, TAUGHT).at(0.5), guided)
-    assert arguments.keys() == arguments_of(Stage("", 1, None, TAUGHT))
+    assert arguments.keys() == argument_names(Stage("", 1, None, TAUGHT))
     assert torch.equal(arguments["choice_scores"], scores) and torch.equal(arguments["chart_scores"], scores)
     assert arguments["lm_trains_choice"] is False and arguments["height_threshold"] == 0.35
 
@@ -82,7 +82,7 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     tiny_model.train()
     by_parser = asked(guide, settings, guided)
     wanted = {"choice_loss": 1, "choice_scores": "snapshot", "bounds_bonus": 3}
-    assert by_parser.keys() == arguments_of(Stage("", 1, None, wanted)) and tiny_model.training
+    assert by_parser.keys() == argument_names(Stage("", 1, None, wanted)) and tiny_model.training
     assert torch.allclose(by_parser["choice_scores"], own + bonus) and not torch.allclose(own, now)
     assert torch.allclose(by_parser["chart_scores"], now + bonus) and not by_parser["chart_scores"].requires_grad
     mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from pretraining.optimisation import clip_gradients, forget_gradients, learning_rates, make_optimizer, make_schedule
+from pretraining.optimisation import clip_gradients, drop_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
 from pretraining.settings import Plan, Ramp, Stage
@@ -38,7 +38,7 @@ def test_a_forgotten_group_begins_afresh(tiny_config):
             for parameter in group["params"]:
                 parameter.grad = torch.full_like(parameter, 0.5)
         if step < 49:
-            forget_gradients(optimizer, "parser")
+            drop_gradients(optimizer, "parser")
         optimizer.step()
         assert step == 49 or torch.equal(weight, before)
     assert (weight - before * (1 - 1e-4)).abs().max().item() == pytest.approx(1e-2, rel=1e-3)
@@ -80,14 +80,14 @@ def test_stages_are_checked_with_the_options():
 
     for values, more, message in [
         ({}, {"max_steps": 3}, "leave --max_steps out"),
-        ({"tokens_per_batch": 100}, {}, "must fit into a stage's tokens_per_batch, got 100"),
-        ({"tokens_per_batch": 3000}, {"streaming": True}, "cannot change while a corpus is streamed"),
+        ({"per_device_train_batch_tokens": 100}, {}, "must fit into a stage's per_device_train_batch_tokens, got 100"),
+        ({"per_device_train_batch_tokens": 3000}, {"streaming": True}, "cannot change while a corpus is streamed"),
     ]:
         with pytest.raises(ValueError, match=message):
             options(values, **more)
     plain, taught = (
-        options({}, streaming=True).that_matter(),
-        options({"choice_loss": 1.0}, counts_skew=1.0).that_matter(),
+        options({}, streaming=True).that_decide_weights(),
+        options({"choice_loss": 1.0}, counts_skew=1.0).that_decide_weights(),
     )
     assert "counts_skew" not in plain and taught["counts_skew"] == 1.0 and "recipe" not in taught
     assert taught["stages"] == [{"name": "", "steps": 3, "tokens": None, "values": {"choice_loss": 1.0}}]
@@ -108,14 +108,14 @@ def test_points_of_the_curve_are_means_over_tokens_and_sentences():
 @pytest.mark.parametrize(
     "data, training, message",
     [
-        ({}, {"epochs": 0}, "epochs must be >= 1, got 0"),
+        ({}, {"num_train_epochs": 0}, "num_train_epochs must be >= 1, got 0"),
         ({"max_length": 0}, {}, "max_length must be >= 1"),
-        ({"max_length": 300}, {"tokens_per_batch": 200}, "must fit into tokens_per_batch, got 200"),
+        ({"max_length": 300}, {"per_device_train_batch_tokens": 200}, "per_device_train_batch_tokens, got 200"),
         ({}, {"seed": -1}, "seed must be >= 0, got -1"),
         ({}, {"learning_rate": float("nan")}, "learning_rate must be >= 0, got nan"),
         ({"num_proc": 0}, {}, "num_proc must be >= 1"),
         ({"streaming": True}, {}, "give --max_steps"),
-        ({"streaming": True, "num_workers": 1}, {"max_steps": 5}, "leave --num_workers at 0"),
+        ({"streaming": True, "dataloader_num_workers": 1}, {"max_steps": 5}, "leave --dataloader_num_workers at 0"),
     ],
 )
 def test_options_are_checked(data, training, message):

@@ -17,7 +17,7 @@ options:
   corpus: [a.txt, b.txt]
   size: tiny
   learning_rate: 2e-3
-  cpu: true
+  use_cpu: true
   treebank: null
 stages:
   - name: copy
@@ -33,7 +33,7 @@ stages:
   - tokens: 1_000
     window_size: 3
 """
-KNOWN = {"corpus", "size", "learning_rate", "cpu", "treebank", "recipe"}
+KNOWN = {"corpus", "size", "learning_rate", "use_cpu", "treebank", "recipe"}
 
 
 def read(text, tmp_path):
@@ -44,17 +44,17 @@ def read(text, tmp_path):
 def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
     recipe = read(RECIPE, tmp_path)
     assert recipe.arguments() == ["--corpus", "a.txt", "b.txt", "--size", "tiny", "--learning_rate", "2e-3",
-                                  "--cpu", "True"]  # fmt: skip
+                                  "--use_cpu", "True"]  # fmt: skip
     plan = Plan(recipe.stages, lambda stage: 95.0)
     assert plan.num_steps == 10 + 4 + 11  # 1,000 tokens in steps of 95, rounded
     taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
     for step in range(10):
         assert plan.at(step) == Settings(**taught, learning_rate=pytest.approx(2e-4 * step))
-    shares = [plan.at(step).share_of_counts for step in range(14)]
+    shares = [plan.at(step).effective_counts_share for step in range(14)]
     assert shares == [1.0] * 10 + [1.0, 0.75, 0.5, 0.25]
     assert plan.at(10).learning_rate is None and plan.at(13).choice_loss == 0.3
     for step in (14, 24, 25, 1000):
-        assert plan.at(step) == Settings(window_size=3) and plan.number(step) == 2
+        assert plan.at(step) == Settings(window_size=3) and plan.stage_number(step) == 2
     assert [stage.name for stage in recipe.stages] == ["copy", "2", "3"]
 
 
@@ -67,7 +67,7 @@ def test_ramps_are_what_one_gets_by_counting(stages):
 
 
 def test_without_stages_all_is_the_papers():
-    assert Plan().at(7) == Settings() and Plan().num_steps == 0 and not Settings().need_counts
+    assert Plan().at(7) == Settings() and Plan().num_steps == 0 and not Settings().needs_counts
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_without_stages_all_is_the_papers():
         ("options: {size: {a: b}}", "option size must have a value"),
         ("stages: {steps: 3}", "stages must be a list"),
         ("stages: [3]", "stage 1: a stage must have names"),
-        ("stages: [{name: a}]", "stage 1 (a): a stage is as long as either steps or tokens"),
+        ("stages: [{name: a}]", "stage 1 (a): a stage has either steps or tokens"),
         ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
         ("stages: [{steps: 3, times: 0}]", "times must be a whole number >= 1, got 0"),
         ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
@@ -91,7 +91,7 @@ def test_without_stages_all_is_the_papers():
         ),
         ("stages: [{steps: 3, window_size: 2.5}]", "window_size must be a whole number, got 2.5"),
         ("stages: [{steps: 3, window_size: true}]", "window_size must be a whole number, got True"),
-        ("stages: [{steps: 3, window_size: {from: 1, to: 3}}]", "window_size holds throughout a stage"),
+        ("stages: [{steps: 3, window_size: {from: 1, to: 3}}]", "window_size cannot change within a stage"),
         ("stages: [{steps: 3, window_size: 0}]", "window_size must be >= 1, got 0"),
         ("stages: [{steps: 3, choice_loss: much}]", "choice_loss must be a number, got 'much'"),
         ("stages: [{steps: 3, choice_loss: .nan}]", "choice_loss must be >= 0, got nan"),
@@ -99,8 +99,8 @@ def test_without_stages_all_is_the_papers():
         ("stages: [{steps: 3, choice_loss: {to: 1}}]", "choice_loss must be a value or {from: value, to: value}"),
         ("stages: [{steps: 3, lm_trains_choice: 1}]", "lm_trains_choice must be true or false, got 1"),
         ("stages: [{steps: 3, chart_scores: guess}]", "chart_scores must be one of parser, counts, mixed"),
-        ("stages: [{steps: 3, chart_scores: mixed}]", "counts_share goes with chart_scores: mixed"),
-        ("stages: [{steps: 3, counts_share: 0.5}]", "counts_share goes with chart_scores: mixed"),
+        ("stages: [{steps: 3, chart_scores: mixed}]", "counts_share needs chart_scores: mixed"),
+        ("stages: [{steps: 3, counts_share: 0.5}]", "counts_share needs chart_scores: mixed"),
         ("stages: [{steps: 3, height_threshold: 2}]", "height_threshold must be >= 0 and <= 1, got 2.0"),
     ],
 )
@@ -116,26 +116,26 @@ def test_a_missing_file_is_named():
 
 
 def test_the_recipe_for_punctuation_is_good():
-    given = ["--recipe", str(RECIPES / "punctuation.yaml"), "--model", "m", "--corpus", "mine.txt", "--output", "out"]
-    options = parse_options(given)
+    given = ["--recipe", str(RECIPES / "punctuation.yaml"), "--model", "m", "--corpus", "mine.txt"]
+    options = parse_options([*given, "--output_dir", "out"])
     [settings] = {Plan(options.stages, lambda stage: 2000.0).at(step).choice_scores for step in (0, 300, 749)}
-    assert settings == "snapshot" and not options.need_counts and not options.data.keep_punctuation
+    assert settings == "snapshot" and not options.needs_counts and not options.data.keep_punctuation
 
 
 @pytest.mark.parametrize("name", ["paper", "english", "chinese"])
 def test_the_recipes_of_the_examples_are_good(name):
-    given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output", "out", "--seed", "3"]
+    given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output_dir", "out", "--seed", "3"]
     options = parse_options(given)
     assert options.data.corpus == ["mine.txt"] and options.training.seed == 3  # the command line has the last word
-    assert options.need_counts == (name != "paper") and options.training.parser_learning_rate == 1e-2
+    assert options.needs_counts == (name != "paper") and options.training.parser_learning_rate == 1e-2
     if name == "paper":
-        assert options.stages == () and (options.model.size, options.training.epochs) == ("base", 60)
+        assert options.stages == () and (options.model.size, options.training.num_train_epochs) == ("base", 60)
     else:
         plan = Plan(options.stages, lambda stage: 2000.0)
         warm_up, copy, *_ = plan.stages
-        assert warm_up.ends("learning_rate") == [0, 2e-3] and plan.num_steps > 400
+        assert warm_up.first_and_last("learning_rate") == [0, 2e-3] and plan.num_steps > 400
         assert (
-            not any(plan.at(step).lm_trains_choice for step in range(plan.begins[2]))
+            not any(plan.at(step).lm_trains_choice for step in range(plan.boundaries[2]))
             and copy.values["choice_loss"] == 1
         )
         assert all(plan.at(step).choice_loss > 0 for step in range(plan.num_steps))

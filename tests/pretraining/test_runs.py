@@ -25,7 +25,8 @@ RECIPE = """
 options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: null}}
 stages:
   - {{name: warm-up, steps: 4, learning_rate: {{from: 0, to: 1e-3}}, window_size: 1}}
-  - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tokens_per_batch: 250, tree_weight: {{from: 0, to: 1}}}}
+  - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tree_weight: {{from: 0, to: 1}},
+      per_device_train_batch_tokens: 250}}
   - {{name: wider, steps: 4, learning_rate: 3e-4, window_size: 3, choice_loss: 1, choice_scores: snapshot}}
 """
 
@@ -33,7 +34,7 @@ stages:
 @pytest.fixture(scope="module")
 def whole_run(options, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert pretrain([*options, "--output", str(folder)]) == [0]
+    assert pretrain([*options, "--output_dir", str(folder)]) == [0]
     return folder
 
 
@@ -80,7 +81,7 @@ def test_a_checkpoint_is_a_model_folder(whole_run):
     "kills", [[("step", 2)], [("step", 5)], [("publish", 2)], [("step", 10), ("publish", 1), ("step", 1)]]
 )
 def test_a_run_that_was_killed_ends_with_the_same_weights(options, whole_run, tmp_path, kills):
-    arguments = [*options, "--output", str(tmp_path / "run")]
+    arguments = [*options, "--output_dir", str(tmp_path / "run")]
     for what, number in kills:
         assert pretrain(arguments, at=(what, number, "SIGKILL")) == [-9]
     assert pretrain(arguments) == [0]
@@ -88,23 +89,23 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(options, whole_run, tm
 
 
 def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
-    arguments = [*options, "--output", str(tmp_path / "run")]
+    arguments = [*options, "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 5, "SIGTERM")) == [0]
     assert steps_of(tmp_path / "run")[-1] in (5, 6)  # the signal may arrive before or after the step has begun
     assert not (tmp_path / "run" / "model").exists()
-    assert "the same command goes on" in last_output()
+    assert "the same command resumes the run" in last_output()
     assert pretrain(arguments) == [0]
     assert_same_weights(tmp_path / "run", whole_run)
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path):
-    arguments = [*options, "--output", str(tmp_path / "run")]
+    arguments = [*options, "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 8, "SIGKILL")) == [-9]
     damaged = tmp_path / "run" / "checkpoints" / "checkpoint-000000006"
     (damaged / "optimizer.pt").write_bytes((damaged / "optimizer.pt").read_bytes()[:-100])
     assert pretrain(arguments) == [0]
     assert "checkpoint-000000006 is damaged: optimizer.pt has changed" in last_output()
-    assert re.search("going on from .*checkpoint-000000003", last_output())
+    assert re.search("resuming from .*checkpoint-000000003", last_output())
     assert_same_weights(tmp_path / "run", whole_run)
 
 
@@ -112,13 +113,14 @@ def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     """The better it knows its corpus, the worse it does on words that are rare there; killed and started again, too."""
     (tmp_path / "other.txt").write_text("underold underold underold and and\n" * 5)
     arguments = [
-        *options, "--validation", str(tmp_path / "other.txt"), "--evaluate_steps", "3", "--keep_checkpoints", "9",
-        "--learning_rate", "0.03", "--best_by", "validation_lm_loss", "--output", str(tmp_path / "run"),
+        *options, "--validation", str(tmp_path / "other.txt"), "--eval_steps", "3", "--save_total_limit", "9",
+        "--learning_rate", "0.03", "--metric_for_best_model", "validation_lm_loss",
+        "--output_dir", str(tmp_path / "run"),
     ]  # fmt: skip
     assert pretrain(arguments, at=("step", 11, "SIGKILL")) == [-9]
     assert pretrain(arguments) == [0]
-    assert pretrain([*arguments, "--evaluate_steps", "2"]) == [2]
-    assert "evaluate_steps was 3, now 2" in last_output()
+    assert pretrain([*arguments, "--eval_steps", "2"]) == [2]
+    assert "eval_steps was 3, now 2" in last_output()
     checkpoints = tmp_path / "run" / "checkpoints"
     evaluations = json.loads((checkpoints / "checkpoint-000000015" / "progress.json").read_text())["evaluations"]
     best = min(evaluations, key=lambda figures: figures["validation_lm_loss"])
@@ -129,24 +131,24 @@ def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     assert {"evaluation.json", "files.json"}.isdisjoint(path.name for path in (tmp_path / "run" / "model").iterdir())
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert f"step {best['step']}, best by validation_lm_loss" in card
-    assert f"| validation LM loss, nats a token | {best['validation_lm_loss']:.3f} |" in card
+    assert f"| validation LM loss, nats per token | {best['validation_lm_loss']:.3f} |" in card
 
 
 @pytest.mark.parametrize("num_processes, share, accumulation", [(2, 16, 1), (2, 8, 2), (1, 16, 2)])
 def test_neither_processes_nor_accumulation_change_the_weights(options, tmp_path, num_processes, share, accumulation):
     options = [o + NO_CHANCE if "hidden_size" in o else o for o in options]
-    options = [*options, "--max_steps", "20", "--epochs", "9", "--tokens_per_batch", "4000"]
+    options = [*options, "--max_steps", "20", "--num_train_epochs", "9", "--per_device_train_batch_tokens", "4000"]
     one, several = tmp_path / "one", tmp_path / "several"
-    assert pretrain([*options, "--sentences_per_batch", "32", "--output", str(one)]) == [0]
-    limits = ["--sentences_per_batch", str(share), "--accumulation", str(accumulation)]
-    exits = pretrain([*options, *limits, "--output", str(several)], num_processes=num_processes)
+    assert pretrain([*options, "--per_device_train_batch_size", "32", "--output_dir", str(one)]) == [0]
+    limits = ["--per_device_train_batch_size", str(share), "--gradient_accumulation_steps", str(accumulation)]
+    exits = pretrain([*options, *limits, "--output_dir", str(several)], num_processes=num_processes)
     assert exits == [0] * num_processes
     before, after = weights(one), weights(several)
     assert max((before[name] - after[name]).abs().max() for name in before) < 1e-5
 
 
 def test_several_processes_go_on_as_one_run(options, tmp_path):
-    whole, killed = (["--output", str(tmp_path / name)] for name in ("whole", "killed"))
+    whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*options, *whole], num_processes=2) == [0, 0]
     assert 0 not in pretrain([*options, *killed], at=("step", 5, "SIGKILL"), num_processes=2)
     assert pretrain([*options, *killed], num_processes=2) == [0, 0]
@@ -154,7 +156,7 @@ def test_several_processes_go_on_as_one_run(options, tmp_path):
 
 
 def test_steps_that_are_not_finite_are_left_out_until_they_are_too_many(options, tmp_path):
-    arguments = [*options, "--epochs", "20", "--save_steps", "3", "--output", str(tmp_path / "run")]
+    arguments = [*options, "--num_train_epochs", "20", "--save_steps", "3", "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 5, "nan")) == [2]
     assert "not finite in 20 steps in a row, up to step 24" in last_output()
     assert "2 skipped" in last_output()
@@ -165,7 +167,7 @@ def test_steps_that_are_not_finite_are_left_out_until_they_are_too_many(options,
 
 def test_a_stream_goes_on_where_it_was_killed(options, tmp_path):
     options = [*options, "--streaming", "--max_steps", "10", "--shuffle_buffer", "70"]
-    whole, killed = (["--output", str(tmp_path / name)] for name in ("whole", "killed"))
+    whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*options, *whole]) == [0]
     for step in (4, 5):  # the second time the run goes on from where it went on
         assert pretrain([*options, *killed], at=("step", step, "SIGKILL")) == [-9]
@@ -177,15 +179,15 @@ def test_streams_of_unlike_length_end_together(options, tmp_path):
     lines = [*["the old man walks"] * 21, "the cat"]
     (tmp_path / "few.txt").write_text("\n".join(lines), encoding="utf-8")
     options = [*options, "--corpus", str(tmp_path / "few.txt"), "--streaming", "--max_steps", "9"]
-    limits = ["--sentences_per_batch", "5", "--shuffle_buffer", "5"]
-    assert pretrain([*options, *limits, "--output", str(tmp_path / "run")], num_processes=3) == [0, 0, 0]
+    limits = ["--per_device_train_batch_size", "5", "--shuffle_buffer", "5"]
+    assert pretrain([*options, *limits, "--output_dir", str(tmp_path / "run")], num_processes=3) == [0, 0, 0]
 
 
 def test_a_recipe_goes_on_to_the_bit(options, tmp_path):
     """Killed where stages with other batches begin, after 4 and 10 steps, just saved."""
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]), encoding="utf-8")
     arguments = ["--recipe", str(tmp_path / "recipe.yaml"), *options[2:], "--save_steps", "2"]
-    whole, killed = (["--output", str(tmp_path / name)] for name in ("whole", "killed"))
+    whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*arguments, *whole]) == [0]
     assert steps_of(tmp_path / "whole")[-1] == 14
     progress = json.loads((tmp_path / "whole" / "checkpoints" / "checkpoint-000000014" / "progress.json").read_text())
@@ -205,14 +207,14 @@ def test_a_recipe_goes_on_to_the_bit(options, tmp_path):
     config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "killed" / "model").config
     assert config.window_size == 3
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]).replace("steps: 4", "steps: 5"))
-    assert "holds a run of other settings: stages was" in error_of([*arguments, *killed])
+    assert "holds a run with other settings: stages was" in error_of([*arguments, *killed])
     taught = RECIPE.format(corpus=options[1]) + "  - {steps: 2, made_up: 1}"
     (tmp_path / "recipe.yaml").write_text(taught, encoding="utf-8")
-    assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output", str(tmp_path / "other")])
+    assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output_dir", str(tmp_path / "other")])
 
 
 def test_everything_at_once(options, tmp_path, sentences):
-    """bf16, checkpointing, validation, a treebank, gzip, own vocabulary, other tracker."""
+    """bf16, checkpointing, validation, a treebank, gzip, own vocabulary, another tracker."""
     with gzip.open(tmp_path / "c.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(sentences))
     (tmp_path / "trees.mrg").write_text(
@@ -221,9 +223,9 @@ def test_everything_at_once(options, tmp_path, sentences):
     arguments = [o for o in options if not o.startswith("--tokenizer") and "tokenizer" not in o]
     arguments += [
         "--corpus", str(tmp_path / "c.txt.gz"), "--validation", str(tmp_path / "c.txt.gz"), "--vocab_size", "90",
-        "--treebank", str(tmp_path / "trees.mrg"), "--evaluate_steps", "5", "--mixed_precision", "bf16",
-        "--gradient_checkpointing", "--tracker", "tensorboard", "--num_workers", "1",
-        "--output", str(tmp_path / "run"),
+        "--treebank", str(tmp_path / "trees.mrg"), "--eval_steps", "5", "--mixed_precision", "bf16",
+        "--gradient_checkpointing", "--report_to", "tensorboard", "--dataloader_num_workers", "1",
+        "--output_dir", str(tmp_path / "run"),
     ]  # fmt: skip
     assert pretrain(arguments) == [0]
     progress = json.loads((tmp_path / "run" / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
@@ -242,7 +244,7 @@ def test_everything_at_once(options, tmp_path, sentences):
 
 def test_a_run_goes_on_from_another_ones_weights(options, whole_run, tmp_path):
     arguments = [o for o in options if "hidden_size" not in o and o != "--config_overrides"]
-    arguments += ["--model", str(whole_run / "model"), "--max_steps", "1", "--output", str(tmp_path / "run")]
+    arguments += ["--model", str(whole_run / "model"), "--max_steps", "1", "--output_dir", str(tmp_path / "run")]
     assert pretrain([*arguments, "--config_overrides", "window_size=3"]) == [0]
     config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "run" / "model").config
     assert (config.window_size, config.hidden_size) == (3, 16)
@@ -255,7 +257,7 @@ def error_of(arguments):
 
 
 def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp_path):
-    out = ["--output", str(tmp_path / "run")]
+    out = ["--output_dir", str(tmp_path / "run")]
     (tmp_path / "latin.txt").write_bytes(b"na\xefve\n")
     (tmp_path / "empty.txt").write_text("")
     giant = tmp_path / "giant.txt"
@@ -267,7 +269,9 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
         giant: "too long",
     }.items():
         assert message in error_of([*options, "--corpus", str(file), *out])
-    assert "must fit into tokens_per_batch" in error_of([*options, "--tokens_per_batch", "100", *out])
+    assert "must fit into per_device_train_batch_tokens" in error_of(
+        [*options, "--per_device_train_batch_tokens", "100", *out]
+    )
     assert "give --max_steps" in error_of([*options, "--streaming", *out])
     stream = ["--streaming", "--max_steps", "2", "--corpus", str(giant), *out]
     assert "lines of the stream" in error_of([*options, *stream])
@@ -285,17 +289,17 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
 
 
 def test_best_weights_need_something_to_be_best_by(options, tmp_path):
-    assert pretrain([*options, "--output", str(tmp_path / "run"), "--best_by", "f1"]) == [2]
-    assert "--best_by f1 needs --treebank" in last_output() and not (tmp_path / "run").exists()
+    assert pretrain([*options, "--output_dir", str(tmp_path / "run"), "--metric_for_best_model", "f1"]) == [2]
+    assert "--metric_for_best_model f1 needs --treebank" in last_output() and not (tmp_path / "run").exists()
 
 
 def test_another_runs_folder_is_not_touched(options, whole_run, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in whole_run.rglob("*")}
-    out = ["--output", str(whole_run)]
+    out = ["--output_dir", str(whole_run)]
     assert "seed was 0, now 5" in error_of([*options, "--seed", "5", *out])
     assert {path: path.stat().st_mtime_ns for path in whole_run.rglob("*")} == before
     (tmp_path / "thesis.tex").write_text("mine")
-    assert "is no run's folder" in error_of([*options, "--output", str(tmp_path)])
+    assert "is no run's folder" in error_of([*options, "--output_dir", str(tmp_path)])
 
 
 def test_a_tokenizer_must_fit_the_model(options, whole_run, tmp_path):
@@ -304,14 +308,14 @@ def test_a_tokenizer_must_fit_the_model(options, whole_run, tmp_path):
     big.save_pretrained(tmp_path / "big")
     arguments = [o for o in options if "hidden_size" not in o and o != "--config_overrides"]
     arguments += ["--model", str(whole_run / "model"), "--tokenizer", str(tmp_path / "big")]
-    assert "the model room for" in error_of([*arguments, "--output", str(tmp_path / "run")])
+    assert "the model room for" in error_of([*arguments, "--output_dir", str(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
 
 
 def test_a_corpus_that_has_changed_is_noticed(options, corpus, tmp_path):
     mine = tmp_path / "mine.txt"
     shutil.copy(corpus, mine)
-    arguments = [*options, "--corpus", str(mine), "--output", str(tmp_path / "run")]
+    arguments = [*options, "--corpus", str(mine), "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 5, "SIGKILL")) == [-9]
     mine.write_text(mine.read_text() + "the cat\n")
     assert "the corpus has changed" in error_of(arguments)

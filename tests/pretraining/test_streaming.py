@@ -3,7 +3,7 @@ import itertools
 import pytest
 from datasets import IterableDataset
 
-from pretraining.batches import Limits, Share
+from pretraining.batches import Limits, ProcessShare
 from pretraining.streaming import StreamedEpochs
 
 from .test_batches import collate
@@ -29,7 +29,7 @@ def encode(texts):
 
 def make(process=0, num_processes=1, pool=20):
     texts = IterableDataset.from_generator(lines, gen_kwargs={"files": ["0", "1", "2"]})
-    return StreamedEpochs(texts, encode, 0, Limits(4, 12), Share(process, num_processes), collate, pool)
+    return StreamedEpochs(texts, encode, 0, Limits(4, 12), ProcessShare(process, num_processes), collate, pool)
 
 
 def until_idle(steps):
@@ -65,7 +65,7 @@ def test_a_stream_goes_on_from_any_position(taken):
 
 def test_a_process_without_lines_is_idle_but_takes_part():
     texts = IterableDataset.from_generator(lines, gen_kwargs={"files": []})
-    epochs = StreamedEpochs(texts, encode, 0, Limits(), Share(), collate, 10)
+    epochs = StreamedEpochs(texts, encode, 0, Limits(), ProcessShare(), collate, 10)
     step, _ = next(epochs.steps(0))
     assert (step.num_tokens, step.num_sentences, len(step.batches)) == (0, 0, 1)
 
@@ -96,5 +96,5 @@ def test_too_long_sentences_are_counted_once(taken):
 def test_lines_that_were_read_before_do_not_move_the_beginning():
     texts = IterableDataset.from_generator(lines, gen_kwargs={"files": ["0", "1", "2"]})
     list(itertools.islice(texts, 70))
-    epochs = StreamedEpochs(texts, encode, 0, Limits(4, 12), Share(), collate, 20)
+    epochs = StreamedEpochs(texts, encode, 0, Limits(4, 12), ProcessShare(), collate, 20)
     assert numbers(until_idle(epochs.steps(0))) == numbers(until_idle(make().steps(0)))

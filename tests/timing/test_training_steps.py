@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import benchmark_training
 import pytest
 import torch
+import training
 
 from timing.checkout import PACKAGES, check_checkout
 from timing.recorder import ProductRecorder
-from timing.steps import EXAMPLES, OWN, Worker, describe_turns, take_turns, time_products, whoever_begins
+from timing.steps import BENCHMARKS, THIS_CHECKOUT, Worker, describe_turns, ratios_of_pairs, take_turns, time_products
 
 LINES = "the cat sat on the mat\na dog ate the bone slowly\n" * 200
 
@@ -30,7 +30,7 @@ def another_checkout(tmp_path) -> Path:
     """This one's packages, in which pretraining's loss is twice what it should be."""
     for folder in PACKAGES.values():
         ignored = shutil.ignore_patterns("*.safetensors", "__pycache__")
-        shutil.copytree(OWN / folder, tmp_path / "another" / folder, ignore=ignored)
+        shutil.copytree(THIS_CHECKOUT / folder, tmp_path / "another" / folder, ignore=ignored)
     file = tmp_path / "another" / "modeling_fast_r2d2" / "modeling_fast_r2d2.py"
     text = file.read_text(encoding="utf-8")
     assert text.count("return sum(terms)") == 1
@@ -46,7 +46,7 @@ def test_a_worker_runs_the_code_of_its_checkout(another_checkout, tmp_path, tiny
     common = {"batches": str(tmp_path / "batches.pt"), "fields": fields, "gradient_checkpointing": False}
     workers = {
         name: Worker(root, overrides="window_size=2,tree_loss_weight=0", **common)
-        for name, root in (("own", OWN), ("another", another_checkout))
+        for name, root in (("own", THIS_CHECKOUT), ("another", another_checkout))
     }
     assert all(Path(file).is_relative_to(another_checkout.resolve()) for file in workers["another"].files)
     turns = take_turns(workers, 3, threads=1)
@@ -64,33 +64,33 @@ def test_a_worker_runs_the_code_of_its_checkout(another_checkout, tmp_path, tiny
 
 
 def test_what_beginning_costs_cancels_out():
-    assert whoever_begins([2.0, 0.5, 4.0, 1.0, 9.0]) == [1.0, 2.0]
-    assert whoever_begins([1.5]) == [1.5]
+    assert ratios_of_pairs([2.0, 0.5, 4.0, 1.0, 9.0]) == [1.0, 2.0]
+    assert ratios_of_pairs([1.5]) == [1.5]
 
 
 def test_a_folder_without_the_packages_is_no_checkout(tmp_path, capsys):
-    check_checkout(OWN)
+    check_checkout(THIS_CHECKOUT)
     with pytest.raises(ValueError, match="no package in modeling_fast_r2d2, tokenization, kernels"):
         check_checkout(tmp_path)
     with pytest.raises(SystemExit):
-        benchmark_training.parse_arguments(["--corpus", "any", "--against", str(tmp_path)])
+        training.parse_arguments(["--corpus", "any", "--against", str(tmp_path)])
     assert "is no checkout of the project" in capsys.readouterr().err
 
 
 def test_each_size_has_its_usual_batches_and_threads():
-    options = benchmark_training.parse_arguments(["--corpus", "any", "--size", "tiny", "base"])
-    tiny, base = (benchmark_training.of_size(options, size) for size in options.size)
+    options = training.parse_arguments(["--corpus", "any", "--size", "tiny", "base"])
+    tiny, base = (training.options_of_size(options, size) for size in options.size)
     most = torch.get_num_threads()
     assert (tiny.sentences, tiny.tokens, tiny.threads) == (512, 2048, sorted({1, most}))
     assert (base.sentences, base.tokens, base.threads) == (64, 1536, [most])
-    options = benchmark_training.parse_arguments("--corpus any --tokens 99 --threads 1 3 --repeats 2".split())
-    given = benchmark_training.of_size(options, "small")
+    options = training.parse_arguments("--corpus any --tokens 99 --threads 1 3 --repeats 2".split())
+    given = training.options_of_size(options, "small")
     assert (given.sentences, given.tokens, given.threads, given.repeats) == (512, 99, [1, 3], 2)
 
 
 def test_two_checkouts_are_compared_in_one_run(another_checkout, tmp_path):
     (tmp_path / "corpus.txt").write_text(LINES, encoding="utf-8")
-    command = [sys.executable, str(EXAMPLES / "benchmark_training.py"), "--corpus", str(tmp_path / "corpus.txt")]
+    command = [sys.executable, str(BENCHMARKS / "training.py"), "--corpus", str(tmp_path / "corpus.txt")]
     options = "--size tiny --config_overrides window_size=3 --vocab_size 8000 --tokens 100 --threads 1 --repeats 1"
     result = subprocess.run([*command, *options.split(), "--only", "step", "--against", str(another_checkout)],
                             capture_output=True, text=True, encoding="utf-8")  # fmt: skip

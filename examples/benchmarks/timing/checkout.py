@@ -1,6 +1,6 @@
-"""The packages of one checkout of the project, whichever is installed.
+"""Importing the packages of one checkout of the project, whichever checkout is installed.
 
-Nothing here imports the project: a process that is to use a checkout must not have begun with another.
+Nothing here imports the project, because a process that uses a checkout must not have imported another one before.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ PACKAGES = {  # as in setup.py
 
 
 class CheckoutFinder(MetaPathFinder):
-    """Finds the project's packages in one checkout; what is in them is then found by their paths."""
+    """Finds the project's packages in one checkout; their modules are then found by the packages' paths."""
 
     def __init__(self, root: Path):
         self.root = root
@@ -31,10 +31,10 @@ class CheckoutFinder(MetaPathFinder):
 
 
 def use_checkout(root: Path) -> None:
-    """From now on the project is imported from here.
+    """Import the project from this checkout from now on.
 
     Raises:
-        ValueError: if that is no checkout, or it is too late.
+        ValueError: if the folder is no checkout, or if the project is already imported.
     """
     check_checkout(root)
     imported = sorted(PACKAGES.keys() & sys.modules.keys())
@@ -44,19 +44,20 @@ def use_checkout(root: Path) -> None:
 
 
 def check_checkout(root: Path) -> None:
+    """Raise ValueError if the folder is no checkout of the project."""
     missing = [folder for folder in PACKAGES.values() if not (root / folder / "__init__.py").is_file()]
     if missing:
         raise ValueError(f"{root} is no checkout of the project: there is no package in {', '.join(missing)}")
 
 
 def imported_files() -> list[str]:
-    """Of the project's modules."""
+    """Files of the project's modules that are imported."""
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in PACKAGES]
     return sorted(module.__file__ for module in modules if getattr(module, "__file__", None))
 
 
 def revision(root: Path) -> str:
-    """The commit, and whether files differ from it; the folder's name where there is no history."""
+    """The commit and whether files differ from it, or the folder's name if it has no git history."""
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

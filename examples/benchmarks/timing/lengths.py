@@ -1,4 +1,4 @@
-"""One sentence, ever longer: how time and memory grow."""
+"""Time and memory of encoding one sentence, by its length."""
 
 import argparse
 import time
@@ -17,9 +17,9 @@ LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 
 @torch.inference_mode()
 def time_lengths(options: argparse.Namespace, model: FastR2D2Model) -> Iterator[dict]:
-    """Seconds and bytes of encoding along a balanced tree, a random one and, the worst case, a chain."""
+    """Seconds and bytes of encoding along a balanced tree, a random tree and, the worst case, a chain."""
     if options.lengths:
-        model(**_inputs(256, "random", model.device))  # what is done once only is done
+        model(**_inputs(256, "random", model.device))  # a first run does more
     for length in tqdm(options.lengths, desc="one sentence", leave=False):
         for shape in ("balanced", "random", "chain"):
             seconds: list[float] = []
@@ -47,7 +47,7 @@ def _timed(model: FastR2D2Model, inputs: dict, seconds: list[float]) -> None:
 
 
 def describe_lengths(rows: list[dict]) -> str:
-    """A line a shape of tree and quantity: the values, the straight line nearest to them and how near it comes."""
+    """A line per shape of tree and quantity: the values, and a straight line fitted to them with its R²."""
     lines = []
     for shape in dict.fromkeys(row["shape"] for row in rows):
         of_shape = [row for row in rows if row["shape"] == shape]

@@ -1,4 +1,4 @@
-"""Every matrix product of a training step, written down while it runs, those inside larger operations included."""
+"""Recording every matrix product of a training step while it runs, including those inside larger operations."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ class ProductRecorder(TorchDispatchMode):
 
 
 def products_of(function, args: tuple) -> list[Product]:
-    """Those that one call of an operation makes; torch passes what it hides in its schema's order."""
+    """The products of one call of an operation. Its arguments come in the order of its schema."""
     name = str(function.overloadpacket)
     if name in OPERANDS:
         left, right = OPERANDS[name]
@@ -46,14 +46,14 @@ def _rows(rows: int, columns: int) -> Operand:
 
 
 def _columns(rows: int, columns: int) -> Operand:
-    """Of a transposed matrix."""
+    """The operand of a transposed matrix."""
     return (rows, columns), (1, rows)
 
 
 def _cross_entropy(
     input, linear_weight, batch_chunk_size, compute_input_grad, compute_linear_weight_grad, **_
 ) -> Iterator[Product]:
-    """Scores, and at once both gradients, for so many rows at a time; the backward pass multiplies no matrices."""
+    """Scores and both gradients, for ``batch_chunk_size`` rows at a time; the backward pass has no matrix products."""
     (num_rows, size), classes = input.shape, len(linear_weight)
     for start in range(0, num_rows, batch_chunk_size):
         rows = min(batch_chunk_size, num_rows - start)
@@ -65,7 +65,7 @@ def _cross_entropy(
 
 
 def _rnn(input, weight0, weight1, **_) -> Iterator[Product]:
-    """One direction of one layer: what comes from below for all steps at once, then the states step by step."""
+    """One direction of one layer: its inputs for all steps at once, then the states step by step."""
     (steps, batch, below), (gates, size) = input.shape, weight1.shape
     yield _rows(steps * batch, below), _columns(below, gates)
     for _step in range(steps):
@@ -73,7 +73,7 @@ def _rnn(input, weight0, weight1, **_) -> Iterator[Product]:
 
 
 def _rnn_backward(input, weight1, weight2, **_) -> Iterator[Product]:
-    """Of `_rnn`; here the first weight is called ``weight1``. Gradients of weights need not wait for any step."""
+    """The backward pass of `_rnn`; here the first weight is called ``weight1``. Weights' gradients wait for no step."""
     (steps, batch, below), (gates, size) = input.shape, weight2.shape
     for _step in range(steps):
         yield _rows(batch, gates), _rows(gates, size)

@@ -1,4 +1,4 @@
-"""Nothing is timed before its outputs are right."""
+"""Checks of outputs; nothing is timed before they pass."""
 
 import json
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 from timing.systems import Batch, System, pad
 
-GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
-# Largest distance of root vectors, relative to their norm: from the reference's, and of a batch's from single ones.
+GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
+# Largest distances of root vectors, relative to their norm: to the reference, and between a batch and single sentences.
 # Half precision loses a digit or two on the way up a tree; single values may lose more.
 TOLERANCES = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (1e-1, 5e-2), torch.float16: (2e-2, 1e-2)}
 
 
 @torch.inference_mode()
 def check_references(device: str, dtype: torch.dtype, **options) -> int:
-    """Roots along the tree and of the chart against the authors' numbers; returns how many cases there are.
+    """Compare root vectors of tree and chart with the authors' numbers. Returns the number of cases.
 
     Args:
-        options: fields of the configuration, such as ``cuda_graphs``.
+        options: fields of the configuration to change, such as ``cuda_graphs``.
 
     Raises:
-        ValueError: naming the first case that is wrong.
+        ValueError: for the first case that is wrong, with its name.
     """
     names = [case["name"] for case in json.loads((GOLDEN / "cases.json").read_text(encoding="utf-8"))["cases"]]
     for name in names:
@@ -36,12 +36,11 @@ def check_references(device: str, dtype: torch.dtype, **options) -> int:
         weights = convert_state_dict(load_file(GOLDEN / case["weights"]), config)
         model = FastR2D2ForPreTraining.from_pretrained(None, config=config, state_dict=weights, dtype=torch.float32)
         model = model.model.eval().to(device)
-        scores = model(
-            **_inputs(case, device), encoding="forced"
-        ).split_scores  # in float32, so that trees are the same
+        # In float32, so that the trees are the same.
+        scores = model(**_inputs(case, device), encoding="forced").split_scores
         for encoding, expected in (("forced", "forced_root"), ("chart", "chart_root")):
             if encoding == "chart" and dtype != torch.float32:
-                continue  # in half precision other candidates may win
+                continue  # in half precision, other candidates may win
             ours = model.to(dtype)(**_inputs(case, device), split_scores=scores, encoding=encoding).pooler_output
             distance = (ours.double().cpu() - arrays[expected]).norm() / arrays[expected].norm()
             if not distance < TOLERANCES[dtype][0]:
@@ -50,7 +49,7 @@ def check_references(device: str, dtype: torch.dtype, **options) -> int:
 
 
 def check_batching(model: FastR2D2Model, batch: Batch) -> None:
-    """The timed model gives sentences in a batch what it gives them one by one.
+    """Check that the timed model encodes sentences in a batch as it encodes them one by one.
 
     Raises:
         ValueError: if it does not.
@@ -59,24 +58,26 @@ def check_batching(model: FastR2D2Model, batch: Batch) -> None:
     together = model(**pad(batch, device), encoding="forced").pooler_output.float()
     alone = torch.cat([model(**pad([ids], device), encoding="forced").pooler_output for ids in batch]).float()
     distances = (together - alone).norm(dim=1) / alone.norm(dim=1)
-    # In half precision a score may be rounded otherwise, and give one sentence or another a tree of its own.
+    # In half precision, a score may be rounded differently in a batch, and a few sentences may have other trees there.
     distance = (distances.max() if model.dtype == torch.float32 else distances.median()).item()
     if not distance < TOLERANCES[model.dtype][1]:
         raise ValueError(f"root vectors depend on the batch, by {distance:.1e}; no times are given")
 
 
 def check_same(systems: Sequence[System], inputs: dict[str, torch.Tensor], dtype: torch.dtype) -> None:
-    """Systems that differ in their products alone have equal outputs.
+    """Check that systems that differ only in their matrix products have equal outputs.
 
     Raises:
-        ValueError: naming the one that has not.
+        ValueError: for a system with other outputs, with its name.
     """
     for system in systems:
         if system.same_as is not None:
             ours, expected = system.run(inputs).float(), system.same_as(inputs).float()
             distance = ((ours - expected).norm() / expected.norm()).item()
             if not distance < TOLERANCES[dtype][1]:
-                raise ValueError(f"{system.name} is not the BERT it should be, by {distance:.1e}; no times are given")
+                raise ValueError(
+                    f"{system.name} differs from the BERT that it should be, by {distance:.1e}; no times are given"
+                )
 
 
 def _inputs(case: dict, device: str) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Training steps of one or two checkouts that take turns, beside their bare matrix products."""
+"""Timing training steps of one or two checkouts that take turns, beside their matrix products alone."""
 
 import json
 import math
@@ -17,18 +17,18 @@ from timing.checkout import revision
 from timing.recorder import Product
 from timing.replay import largest_operand, operations, replay
 
-EXAMPLES = Path(__file__).resolve().parents[1]
-OWN = EXAMPLES.parent
+BENCHMARKS = Path(__file__).resolve().parents[1]
+THIS_CHECKOUT = BENCHMARKS.parents[1]
 
 
 class Worker:
-    """A process of `timing.step_worker`; its methods are those of ``Steps``, called by name."""
+    """A process of `timing.step_worker`, on which methods of its ``Steps`` are called by name."""
 
     def __init__(self, root: Path, **arguments):
         self.root = root.resolve()
         command = [sys.executable, "-m", "timing.step_worker", str(self.root)]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", cwd=EXAMPLES)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", cwd=BENCHMARKS)
         self.call("begin", **arguments)
         self.files = self.call("files")
         strangers = [file for file in self.files if not Path(file).resolve().is_relative_to(self.root)]
@@ -36,9 +36,10 @@ class Worker:
             raise RuntimeError(f"the worker of {self.root} imported {strangers[0]}")
 
     def call(self, name: str, **arguments):
-        """
+        """Call a method in the worker and return its result.
+
         Raises:
-            RuntimeError: with what went wrong there.
+            RuntimeError: with the error that was raised there.
         """
         print(json.dumps([name, arguments]), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
@@ -54,7 +55,7 @@ class Worker:
 
 @contextmanager
 def workers_of(roots: list[Path], **arguments) -> Iterator[dict[str, Worker]]:
-    """By a name for each: the folder's where there are two, for their commits may be the same."""
+    """Workers by name: folder and commit, for two checkouts may be at the same commit."""
     with ExitStack() as stack:
         workers = {}
         for root in roots:
@@ -65,8 +66,11 @@ def workers_of(roots: list[Path], **arguments) -> Iterator[dict[str, Worker]]:
 
 
 def take_turns(workers: dict[str, Worker], num_batches: int, threads: int) -> list[dict[str, dict[str, float]]]:
-    """What a step of each batch takes in each checkout, and the bare products of that step, which are done here by this
-    checkout's routine. The first batch does not count; who begins, changes."""
+    """Time a step of each batch in each checkout, and the matrix products of that step alone.
+
+    This process computes the products, by the routine of its own checkout. Checkouts take turns to begin. The first
+    batch does not count.
+    """
     torch.set_num_threads(threads)
     for worker in workers.values():
         worker.call("set_threads", threads=threads)
@@ -76,7 +80,7 @@ def take_turns(workers: dict[str, Worker], num_batches: int, threads: int) -> li
         order = list(workers.items())[:: 1 if batch % 2 else -1]
         turn = {name: worker.call("step", batch=batch, seed=seed) for name, worker in order}
         for name, worker in order:
-            # After the step: oneDNN must meet its shapes as anew as in training. The products alone may know them.
+            # After the step, in which oneDNN must not know the shapes yet, as in training. For the products it may.
             turn[name]["products"] = time_products(worker.call("record", batch=batch, seed=seed))
         turns.append({name: turn[name] for name in workers})
     return turns[1:]
@@ -86,7 +90,7 @@ def take_turns(workers: dict[str, Worker], num_batches: int, threads: int) -> li
 def time_products(products: list[Product]) -> dict[str, float]:
     products = [tuple((tuple(shape), tuple(stride)) for shape, stride in product) for product in products]
     buffer = torch.randn(largest_operand(products))
-    replay(set(products), buffer)  # what is done once for each shape is done
+    replay(set(products), buffer)  # the first run of a shape does more
     wall, cpu = time.perf_counter(), time.process_time()
     replay(products, buffer)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -94,13 +98,13 @@ def time_products(products: list[Product]) -> dict[str, float]:
 
 
 def describe_turns(turns: list[dict], tokens: list[int]) -> str:
-    """A row per checkout, medians over batches; then the first against the second, two turns at a time."""
+    """A row per checkout with medians over batches; then ratios between two checkouts."""
     names = list(turns[0])
     head = ["step", "s", "CPU s", "tokens/s", "tokens per CPU s", "bare products, s", "CPU s", "GFLOP/s",
             "ratio step / products", "by CPU s"]  # fmt: skip
     lines = [as_markdown([head, *([name, *_figures(turns, tokens, name)] for name in names)])]
     for unit, what in (("cpu", "tokens per CPU second"), ("wall", "tokens/s")) if len(names) == 2 else ():
-        ratios = whoever_begins([turn[names[1]][unit] / turn[names[0]][unit] for turn in turns])
+        ratios = ratios_of_pairs([turn[names[1]][unit] / turn[names[0]][unit] for turn in turns])
         lines.append(
             f"{what}, {names[0]} against {names[1]}: {median(ratios):.3f} x ({min(ratios):.3f} to {max(ratios):.3f})"
         )
@@ -110,9 +114,12 @@ def describe_turns(turns: list[dict], tokens: list[int]) -> str:
     return "\n".join(lines)
 
 
-def whoever_begins(ratios: list[float]) -> list[float]:
-    """One for every two turns, of which either checkout began one: the mean of their logarithms, so that what
-    beginning costs cancels out. A turn without a partner counts only where it is alone."""
+def ratios_of_pairs(ratios: list[float]) -> list[float]:
+    """Geometric means of the ratios of two turns each.
+
+    Each checkout began one of the two turns, so that the cost of beginning cancels out. A last turn without a partner
+    counts only if it is the only turn.
+    """
     pairs = zip(ratios[::2], ratios[1::2], strict=False)
     return [math.sqrt(one * other) for one, other in pairs] or ratios
 

@@ -1,4 +1,4 @@
-"""Which processor, and which library makes the matrix products on it."""
+"""Descriptions of the processor and of the libraries that compute matrix products on it."""
 
 import platform
 import re
@@ -20,7 +20,7 @@ def describe_machine(device: str) -> str:
 
 
 def _processor() -> str:
-    """With family and model where the system is Linux: a virtual machine may give a name that says little."""
+    """The processor's name; on Linux with family and model, because a virtual machine may give a vague name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     pairs = (map(str.strip, line.split(":", 1)) for line in reversed(lines) if ":" in line)
@@ -32,14 +32,14 @@ def _processor() -> str:
 
 
 def describe_products(device: str, dtype: torch.dtype) -> str:
-    """Which library makes torch's products of linear layers, and which makes ours."""
+    """The library that computes torch's linear layers, and the library that computes ours."""
     torchs = "cuBLAS" if device.startswith("cuda") else _torchs_library(dtype)
     ours = f"ours, if large, by {_with_version('oneDNN')}" if _calls_onednn(device, dtype) else "ours as well"
     return f"products: torch's by {torchs}, {ours}"
 
 
 def _torchs_library(dtype: torch.dtype) -> str:
-    """On a CPU."""
+    """The library of torch's linear layers on a CPU."""
     if dtype != torch.float32:
         served = torch.backends.mkldnn.is_available() and _onednn_has(dtype)
         return _with_version("oneDNN") if served else "torch's own code"
@@ -62,15 +62,15 @@ def _with_version(library: str) -> str:
 
 
 def _calls_onednn(device: str, dtype: torch.dtype) -> bool:
-    """Seen from a product that is large enough."""
+    """Whether our linear layers call oneDNN, tried with a large product."""
     inputs, weight = (torch.zeros(1024, 1024, device=device, dtype=dtype) for _ in range(2))
-    with Names() as names, torch.no_grad():
+    with CalledOperations() as names, torch.no_grad():
         linear(inputs, weight)
     return "mkldnn._linear_pointwise.default" in names.called
 
 
-class Names(TorchDispatchMode):
-    """Of the operations that are called."""
+class CalledOperations(TorchDispatchMode):
+    """Notes the names of the operations that are called."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Sentences of given lengths from a corpus, and how they are batched."""
+"""Sentences of given lengths from a corpus, and their batches."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ RANGES = ((2, 50), (50, 100), (100, 200), (200, 500))  # tokens; the upper end i
 def sentences_by_range(
     lines: Iterable[str], tokenizer: PreTrainedTokenizerBase, count: int, ranges=RANGES, seed: int = 0
 ) -> dict[tuple[int, int], list[list[int]]]:
-    """So many sentences of each range, as token ids; long ones are neighbouring lines joined.
+    """Choose ``count`` sentences of each range, as token ids; long ones are neighbouring lines that are joined.
 
     Raises:
         ValueError: if the corpus is too small.
@@ -25,15 +25,15 @@ def sentences_by_range(
     for bounds, sentences in found.items():
         if len(sentences) < count:
             raise ValueError(
-                f"the corpus has {len(sentences)} sentences of {bounds[0]} to {bounds[1] - 1} tokens, neighbours "
-                f"joined; {count} are wanted: give a larger one or a smaller --sentences"
+                f"the corpus has {len(sentences)} sentences of {bounds[0]} to {bounds[1] - 1} tokens, with neighbours "
+                f"joined, but {count} are needed; give a larger corpus or a smaller --sentences"
             )
     generator = random.Random(seed)
     return {bounds: generator.sample(sentences, count) for bounds, sentences in found.items()}
 
 
 def _of_lengths(ids: Sequence[list[int]], low: int, high: int) -> list[list[int]]:
-    """Lines are joined until they are long enough; what is then too long is left out."""
+    """Join lines until they are long enough; leave them out if they are then too long."""
     sentences, joined = [], []
     for line in ids:
         joined = joined + line
@@ -45,12 +45,12 @@ def _of_lengths(ids: Sequence[list[int]], low: int, high: int) -> list[list[int]
 
 
 def batches_of(sentences: Sequence[list[int]], size: int) -> Iterator[list[list[int]]]:
-    """So many sentences at a time, in their order: as the paper's Table 5."""
+    """Batches of ``size`` sentences in their order, as in the paper's Table 5."""
     for start in range(0, len(sentences), size):
         yield list(sentences[start : start + size])
 
 
 def batches_by_tokens(sentences: Sequence[list[int]], tokens: int) -> Iterator[list[list[int]]]:
-    """Sentences of like length, so many that they and their padding have at most so many tokens."""
+    """Batches of sentences of similar length, with at most ``tokens`` tokens including padding."""
     for rows in batches_by_length(list(map(len, sentences)), batch_tokens=tokens):
         yield [sentences[row] for row in rows]

@@ -1,6 +1,7 @@
-"""Few sentences at once: how the time of a batch grows with the sentences in it.
+"""Time small batches: how the time of a batch grows with its number of sentences.
 
-A small batch is bound by reading the weights, a BERT's once per layer, a tree's once per level.
+Reading the weights bounds the speed of a small batch. BERT reads a layer's weights once; a tree reads them once per
+level.
 """
 
 import argparse
@@ -18,13 +19,15 @@ from timing.systems import BERT, FAIR_BERT, Batch, default_names, make_systems, 
 from timing.workloads import batches_of
 
 SYSTEMS = (FAIR_BERT, BERT, "Fast-R2D2*")
-MAX_BATCHES = 8  # batches of a size: enough to even out lengths
+MAX_BATCHES = 8  # per size: enough to even out the lengths of sentences
 
 
 @torch.inference_mode()
 def time_batch_sizes(options: argparse.Namespace, sentences: Batch, model: FastR2D2Model) -> Iterator[dict]:
-    """For each of ``options.batch_sizes`` and each system, seconds of a batch of the first sentences: means over at
-    most `MAX_BATCHES` full batches, medians over rounds."""
+    """Seconds per batch of the first sentences, for each of ``options.batch_sizes`` and each system.
+
+    They are means over at most `MAX_BATCHES` full batches, and medians over rounds.
+    """
     if not options.batch_sizes:
         return
     systems = make_systems([name for name in SYSTEMS if name in default_names(options.device)], model)
@@ -44,10 +47,10 @@ def time_batch_sizes(options: argparse.Namespace, sentences: Batch, model: FastR
 
 
 def full_batches(sentences: Batch, size: int) -> list[Batch]:
-    """The first ones, at most `MAX_BATCHES`.
+    """The first full batches, at most `MAX_BATCHES`.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there are too few sentences for one.
     """
     if not 1 <= size <= len(sentences):
         raise ValueError(f"--batch_sizes must be from 1 to --sentences, {len(sentences)}, got {size}")

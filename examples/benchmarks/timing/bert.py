@@ -1,7 +1,8 @@
-"""The BERT that we compare with: as torch runs it, and on the matrix products that our models have.
+"""The BERT that we compare with: as torch runs it, and with the matrix products of our models.
 
-On a CPU torch may give float32 products to a library that leaves half of the processor unused, while our models call
-oneDNN (`modeling_fast_r2d2.cpu_linear`). That is a merit of the library, not of the model: a fair BERT calls it, too.
+On a CPU, torch may compute float32 products with a library that leaves half of the processor unused, while our models
+call oneDNN (`modeling_fast_r2d2.cpu_linear`). That is a merit of the library, not of the model. So a fair BERT calls
+oneDNN, too.
 """
 
 import copy
@@ -15,7 +16,7 @@ from modeling_fast_r2d2.cpu_linear import linear
 
 
 def make_bert(times: int, model: FastR2D2Model) -> BertModel:
-    """transformers' BERT with ``times`` as many layers as our model, and otherwise of its size, with random weights."""
+    """A BERT of transformers with random weights, of our model's size but with ``times`` as many layers."""
     config = model.config
     bert_config = BertConfig(
         vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_attention_heads=config.num_attention_heads,
@@ -26,8 +27,10 @@ def make_bert(times: int, model: FastR2D2Model) -> BertModel:
 
 
 def on_our_products(bert: BertModel) -> BertModel:
-    """The same BERT, for evaluation, with every linear layer by `modeling_fast_r2d2.cpu_linear.linear`, and GELU within
-    the product before it, as our models have it. Both share their weights."""
+    """The same BERT for evaluation, with its linear layers computed by `modeling_fast_r2d2.cpu_linear.linear`.
+
+    GELU is part of the product before it, as in our models. Both BERTs share their weights.
+    """
     weights = {id(weight): weight for weight in bert.parameters()}
     ours = copy.deepcopy(bert, weights)  # what is in `weights` is not copied
     for layer in ours.modules():

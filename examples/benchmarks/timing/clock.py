@@ -1,4 +1,4 @@
-"""Seconds and bytes of functions that take turns in one process."""
+"""Time and memory of functions that take turns in one process."""
 
 import contextlib
 import ctypes
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
-LONG = 20.0  # seconds
+LONG_RUN_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class Time:
-    """Seconds: median, least and most of several rounds."""
+    """Median, least and most seconds of several rounds."""
 
     median: float
     least: float
@@ -25,8 +25,8 @@ class Time:
 
 
 def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: str, progress=None) -> dict[str, Time]:
-    """Run each function once in every round, after one round that does not count, but for those that take so long
-    that a first run is like any other.
+    """Run each function once in every round. A first round does not count, except for functions that take longer than
+    `LONG_RUN_SECONDS`, of which a first run is like any other.
 
     Args:
         progress: called with the name of a function before it runs.
@@ -39,26 +39,40 @@ def take_turns(functions: dict[str, Callable[[], object]], rounds: int, device: 
             if progress:
                 progress(name)
             seconds = _seconds(function, device)
-            if number or seconds > LONG:
+            if number or seconds > LONG_RUN_SECONDS:
                 times[name].append(seconds)
     return {name: Time(statistics.median(values), min(values), max(values)) for name, values in times.items()}
 
 
+def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of each function. They run in turn, each once more than ``repeats``; first runs do not count."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for repeat in range(repeats + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if repeat:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
 def peak_memory(function: Callable[[], object], device: str) -> int:
-    """Bytes that a run takes at most beyond what was taken before; on a CPU sampled, of the whole process,
-    where the system is Linux, else 0."""
+    """Peak memory of a run in bytes, beyond the memory in use before.
+
+    On a CPU, the memory of the whole process is sampled. This needs Linux; elsewhere the result is 0.
+    """
     if device.startswith("cuda"):
         synchronize(device)
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         function()
         return torch.cuda.max_memory_allocated() - before
-    _give_back()
-    before, peak, done = _resident(), [_resident()], threading.Event()
+    _release_unused_memory()
+    before, peak, done = _resident_bytes(), [_resident_bytes()], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.002):
-            peak[0] = max(peak[0], _resident())
+            peak[0] = max(peak[0], _resident_bytes())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -83,13 +97,13 @@ def _seconds(function: Callable[[], object], device: str) -> float:
     return time.perf_counter() - start
 
 
-def _give_back() -> None:
-    """What the C library holds for later goes back to the system, where there is a way to ask for it."""
+def _release_unused_memory() -> None:
+    """Make the C library return unused memory to the system, if it can."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def _resident() -> int:
+def _resident_bytes() -> int:
     pages = Path("/proc/self/statm")
     return int(pages.read_text().split()[1]) * 4096 if pages.exists() else 0

@@ -1,21 +1,26 @@
-"""The paper's Table 5 on this machine: how long encoding takes, by length of the sentences.
+"""Measure the paper's Table 5 on this machine: seconds of encoding, by the length of sentences.
 
-    python examples/speed.py --corpus wikitext2.train.txt.gz --output runs/speed            # a GPU, if there is one
-    python examples/speed.py --corpus wikitext2.train.txt.gz --device cpu --sentences 50 --rounds 3
-    python examples/speed.py --corpus ... --sentences 50 --ranges 0 --lengths --batch_sizes 1 2 4 8 16 32 50
+    python examples/benchmarks/encoding_speed.py --corpus wikitext2.train.txt.gz --output_dir runs/speed
+    python examples/benchmarks/encoding_speed.py --corpus wikitext2.train.txt.gz --device cpu --sentences 50 --rounds 3
+    python examples/benchmarks/encoding_speed.py --corpus ... --sentences 50 --ranges 0 --lengths \\
+        --batch_sizes 1 2 4 8 16 32 50
 
-All systems have the same hidden size and random weights, run in one process and take turns; times are medians with
-least and most. On a CPU a BERT is timed twice: as torch runs it, and with the matrix products that our models have,
-which is the fair one and comes first. Two limits stand beside: the bare matrix products of the same shapes, and the
-bandwidth of copying. Then: batches of few sentences, one sentence of up to 16,384 tokens, and tokens a second of
-pretraining. Before anything is timed the reference cases are checked; if one is wrong, no table is printed.
+All systems have the same hidden size and random weights, run in one process and take turns. Times are medians, with the
+least and the most. On a CPU, BERT is timed twice: as torch runs it, and with the matrix products of our models. The
+second comparison is fair and comes first. Two more figures help to judge the times: the time of the matrix products
+alone, with the same shapes, and the bandwidth of copying memory. Then single sentences of up to 16,384 tokens are timed
+and, on request, batches of few sentences and pretraining. First of all, the reference cases are checked; if one is
+wrong, nothing is timed.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
 from transformers import AutoTokenizer, set_seed
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # pretraining
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, bundled_checkpoint
 from pretraining.options import SIZES
@@ -35,24 +40,40 @@ from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--corpus", type=Path, nargs="+", required=True, help="text files, a sentence a line")
-    add("--systems", nargs="+", choices=NAMES, help="by default all but the compiled one")
-    add("--size", choices=list(SIZES), default="base")
-    add("--window_size", type=int, default=4)
-    add("--sentences", type=int, default=1000, help="of each range")
-    add("--ranges", type=int, nargs="*", default=[0, 1, 2, 3], help="which of the four, from 0; none leaves them out")
-    add("--batch_size", type=int, default=50)
-    add("--batch_tokens", type=int, help="instead: sentences of like length together, so many tokens a batch")
-    add("--rounds", type=int, default=3)
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--dtype", choices=["float32", "bfloat16", "float16"], help="by default float32 on a CPU, else bfloat16")
-    add("--cuda_graphs", action="store_true", help="replay recorded launches for small levels")
-    add("--threads", type=int, help="CPU threads; by default PyTorch's choice")
-    add("--lengths", type=int, nargs="*", default=list(LENGTHS), help="of single sentences; none leaves that out")
-    add("--batch_sizes", type=int, nargs="*", default=[], help="also time one batch of so many sentences, for each")
-    add("--training_tokens", type=int, default=0, help="of a pretraining batch; by default that is left out")
-    add("--memory", action="store_true", help="also measure peak memory, by one more run of each system")
-    add("--output", type=Path, help="folder for speed.json and speed.png")
+    add("--corpus", type=Path, nargs="+", required=True, help="text files, one sentence per line")
+    add("--systems", nargs="+", choices=NAMES, help="systems to time; by default all but the compiled one")
+    add("--size", choices=list(SIZES), default="base", help="size of all systems")
+    add("--window_size", type=int, default=4, help="window size of the charts")
+    add("--sentences", type=int, default=1000, help="number of sentences per range")
+    add(
+        "--ranges",
+        type=int,
+        nargs="*",
+        default=[0, 1, 2, 3],
+        help="ranges of lengths, 0 to 3; none leaves them out",
+    )
+    add("--batch_size", type=int, default=50, help="number of sentences per batch")
+    add(
+        "--batch_tokens",
+        type=int,
+        help="instead: batches of similar lengths with this many tokens",
+    )
+    add("--rounds", type=int, default=3, help="number of runs of every system that count")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="by default a GPU, if there is one")
+    add("--dtype", choices=["float32", "bfloat16", "float16"], help="by default float32 on a CPU, bfloat16 on a GPU")
+    add("--cuda_graphs", action="store_true", help="run small levels as CUDA graphs")
+    add("--threads", type=int, help="number of CPU threads; by default PyTorch's choice")
+    add(
+        "--lengths",
+        type=int,
+        nargs="*",
+        default=list(LENGTHS),
+        help="lengths of single sentences; or none",
+    )
+    add("--batch_sizes", type=int, nargs="*", default=[], help="also time batches of these numbers of sentences")
+    add("--training_tokens", type=int, default=0, help="also time pretraining, on a batch of this many tokens")
+    add("--memory", action="store_true", help="also measure peak memory, with one more run per system")
+    add("--output_dir", type=Path, help="folder for speed.json and speed.png")
     options = parser.parse_args(arguments)
     options.systems = options.systems or default_names(options.device)
     for size in options.batch_sizes:
@@ -69,14 +90,16 @@ def main(arguments: list[str] | None = None) -> None:
     sizes = SIZES[options.size] | {"vocab_size": 30522, "window_size": options.window_size}
     config = FastR2D2Config(**sizes, cuda_graphs=options.cuda_graphs)
     if options.device.startswith("cuda:"):
-        torch.cuda.set_device(options.device)  # of which memory and time are asked
+        torch.cuda.set_device(options.device)  # memory and time are asked of the current device
     count = check_references(options.device, dtype, cuda_graphs=options.cuda_graphs)
     print(f"{count} reference cases are right", flush=True)
     sentences = read_workload(options)
     set_seed(0)
     model = FastR2D2Model(config).eval().to(options.device, dtype)
     copying = copy_bandwidth(options.device)
-    batching = f"{options.batch_tokens} tokens a batch" if options.batch_tokens else f"batches of {options.batch_size}"
+    batching = (
+        f"{options.batch_tokens} tokens per batch" if options.batch_tokens else f"batches of {options.batch_size}"
+    )
     machine = f"{describe_machine(options.device)}, {str(dtype).removeprefix('torch.')}"
     workload = f"{options.size} size, {options.sentences} sentences, {batching}"
     results = {
@@ -103,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def describe(results: dict) -> str:
-    """The tables of all parts that were measured."""
+    """The tables of everything that was measured."""
     parts = {"ranges": table, "batch_sizes": describe_batch_sizes, "lengths": describe_lengths}
     parts["training"] = describe_training
     parts = [describe_part(results[part]) for part, describe_part in parts.items() if results[part]]
@@ -118,9 +141,9 @@ def read_workload(options: argparse.Namespace) -> dict[tuple[int, int], list[lis
 
 
 def save(results: dict, options: argparse.Namespace) -> None:
-    """After every part, so that a run that is stopped leaves what it measured."""
-    if options.output:
-        write(results, options.output)
+    """Write the results after every part, so that a run that is stopped leaves what it has measured."""
+    if options.output_dir:
+        write(results, options.output_dir)
 
 
 if __name__ == "__main__":

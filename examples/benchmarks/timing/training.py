@@ -1,4 +1,4 @@
-"""Tokens a second of pretraining: forward and backward pass of all losses."""
+"""Tokens per second of pretraining: forward and backward pass of all losses."""
 
 import argparse
 
@@ -10,8 +10,10 @@ from timing.systems import Batch, pad
 
 
 def time_training(options: argparse.Namespace, config: FastR2D2Config, sentences: Batch, dtype: torch.dtype) -> dict:
-    """Of the first sentences that together have ``options.training_tokens``; weights stay in float32, and a narrower
-    ``dtype`` is autocast's."""
+    """Time a batch of the first sentences, which together have at most ``options.training_tokens`` tokens.
+
+    Weights are in float32; with another ``dtype``, the forward pass runs under autocast.
+    """
     batch = pad(first_tokens(sentences, options.training_tokens), options.device)
     model = FastR2D2ForPreTraining(config).train().to(options.device)
 
@@ -30,7 +32,7 @@ def time_training(options: argparse.Namespace, config: FastR2D2Config, sentences
 
 
 def first_tokens(sentences: Batch, tokens: int) -> Batch:
-    """The first sentences, at least one, that together have at most so many tokens."""
+    """The first sentences that together have at most this number of tokens, but at least one."""
     chosen, total = [], 0
     for ids in sentences:
         if chosen and total + len(ids) > tokens:

@@ -1,41 +1,27 @@
-"""What planning charts costs on this machine, and what pretraining keeps for its backward pass.
+"""Measure the seconds that planning charts takes, and the memory that pretraining keeps for its backward pass.
 
-Encoding is timed by `speed.py`.
+    python examples/benchmarks/planning_and_memory.py                  # both, in half a minute
+    python examples/benchmarks/planning_and_memory.py --only planning  # or memory
 
-    python examples/benchmark.py                  # both; half a minute
-    python examples/benchmark.py --only planning  # or memory
-
-Times are medians of interleaved runs in one process. Random scores make trees deeper than a trained parser's.
+Times are medians of runs that take turns in one process. Scores are random, so that trees are deeper than a trained
+parser's. `encoding_speed.py` times encoding.
 """
 
 import argparse
-import statistics
-import time
 
 import torch
 from transformers import set_seed
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-
-
-def medians(functions: dict, repeats: int) -> dict[str, float]:
-    """Seconds of each function, one run of each in turn, after one that does not count."""
-    times = {name: [] for name in functions}
-    for repeat in range(repeats + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if repeat:
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+from timing.clock import medians
 
 
 def plan(scores: torch.Tensor, lengths: torch.Tensor, window_size: int = 4):
     return plan_chart(merge_ranks(scores, lengths), lengths, window_size)
 
 
-def planning() -> None:
+def measure_planning() -> None:
     batch = torch.randn(64, 26), torch.full((64,), 27)
     long = torch.randn(1, 16_383), torch.tensor([16_384])
     branch = torch.arange(16_383.0)[None], torch.tensor([16_384])
@@ -48,8 +34,8 @@ def planning() -> None:
     print(f"levels of 500 tokens, random scores, window 4: {levels}")
 
 
-def memory() -> None:
-    """Bytes that the backward pass of pretraining keeps, for each token."""
+def measure_memory() -> None:
+    """Print the bytes per token that pretraining keeps for its backward pass."""
     set_seed(0)
     config = FastR2D2Config(hidden_size=128, num_attention_heads=4, intermediate_size=512, num_hidden_layers=2,
                             vocab_size=2000, parser_num_layers=2)  # fmt: skip
@@ -74,17 +60,17 @@ def memory() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["planning", "memory"])
-    parser.add_argument("--threads", type=int, help="CPU threads; by default PyTorch's choice")
+    parser.add_argument("--only", choices=["planning", "memory"], help="measure only one of the two")
+    parser.add_argument("--threads", type=int, help="number of CPU threads; by default PyTorch's choice")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     set_seed(0)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     if options.only in (None, "planning"):
-        planning()
+        measure_planning()
     if options.only in (None, "memory"):
-        memory()
+        measure_memory()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is timed: one function of a batch for each system, all with random weights of the same size."""
+"""The systems that are timed: a function of a batch for each, with random weights and the same hidden size."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -18,8 +18,13 @@ Run = Callable[[dict[str, Tensor]], Tensor]
 
 @dataclass(frozen=True)
 class System:
-    """``run`` takes a padded batch, ``sorts`` says that it is given sentences of like length together, ``same_as`` is
-    a function with equal outputs."""
+    """A system that is timed.
+
+    Attributes:
+        run: encodes a padded batch.
+        sorts: whether its batches have sentences of similar length.
+        same_as: a function with equal outputs, if there is one.
+    """
 
     name: str
     run: Run
@@ -37,19 +42,19 @@ DEFAULT_NAMES = NAMES[:-1]
 
 
 def default_names(device: str) -> list[str]:
-    """On a GPU all systems have torch's products."""
+    """The systems to time on a device; on a GPU, all have torch's products."""
     return [name for name in DEFAULT_NAMES if device == "cpu" or not name.endswith("our products")]
 
 
 def make_systems(names: Sequence[str], model: FastR2D2Model) -> list[System]:
-    """Of these names, in their order:
+    """Make the systems with these names, in their order.
 
-    - ``BERT-12L``, ``BERT-4L``: transformers' BERT of three times the layers (the same products a token as a
-      composition a token) and of as many layers; ``..., sorted`` with like lengths together, hardly any padding;
-      ``..., our products`` with the matrix products that our models have;
-    - ``Fast-R2D2*``: the parser, then the encoder along its tree; ``Fast-R2D2* encoder`` along given scores;
-      ``..., compiled`` with the composition compiled by torch, a minute before the first batch;
-    - ``Fast-R2D2``: parser and pruned chart; ``R2D2``: the chart pruned by the heuristic.
+    - ``BERT-12L`` and ``BERT-4L`` are BERTs of transformers with three times our layers (as many products per token as
+      one composition per token has) and with as many layers. ``..., sorted`` has sentences of similar length together,
+      with hardly any padding. ``..., our products`` has the matrix products of our models.
+    - ``Fast-R2D2*`` is the parser, then the encoder along its tree; ``Fast-R2D2* encoder`` encodes along given scores.
+      In ``..., compiled``, torch compiles the composition, for a minute before the first batch.
+    - ``Fast-R2D2`` is parser and pruned chart; ``R2D2`` is the chart that is pruned by the heuristic.
     """
     bert = cache(lambda times: make_bert(times, model))
     makers: dict[str, Callable[[], System]] = {
@@ -68,6 +73,7 @@ def make_systems(names: Sequence[str], model: FastR2D2Model) -> list[System]:
 
 
 def pad(batch: Batch, device: str) -> dict[str, Tensor]:
+    """``input_ids`` and ``attention_mask`` of a batch."""
     rows = [torch.tensor(ids) for ids in batch]
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     lengths = torch.tensor([len(row) for row in rows])

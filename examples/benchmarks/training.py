@@ -1,14 +1,14 @@
-"""What a training step costs on this machine, against the matrix products in it and nothing else.
+"""Measure the time of a training step, beside that of its matrix products alone, and the memory it takes.
 
-    python examples/benchmark_training.py --corpus text.txt            # base size: step, data and planning, memory
-    python examples/benchmark_training.py --corpus text.txt --size tiny small --only step
-    python examples/benchmark_training.py --corpus text.txt --size tiny --config_overrides window_size=3 --only step \\
+    python examples/benchmarks/training.py --corpus text.txt                      # base size: step and memory
+    python examples/benchmarks/training.py --corpus text.txt --size tiny small --only step
+    python examples/benchmarks/training.py --corpus text.txt --size tiny --only step --config_overrides window_size=3 \\
         --against ../another-checkout
 
-The products are written down while a step runs (forward, backward and all), then repeated alone on the same shapes.
-Steps and products take turns, batches do not repeat; figures are medians. Weights are random and stay so, which makes
-trees deeper than a trained parser's. With `--against` steps of another checkout of the project take turns with this
-one's, on the same batches from the same seeds, each checkout in a process of its own.
+A recorder notes the matrix products of a step: forward pass, backward pass and update. They are then repeated alone,
+with the same shapes. Steps and products take turns, and no batch comes twice; figures are medians. Weights stay random,
+so that trees are deeper than a trained parser's. With ``--against``, steps of another checkout of the project take
+turns with this one's. Each checkout has a process of its own; batches and seeds are the same.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import itertools
 import multiprocessing
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,24 +24,27 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, set_seed
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # pretraining
+
 from modeling_fast_r2d2 import bundled_checkpoint
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from pretraining.batches import Limits, PlannedEpochs, Share
-from pretraining.corpus import encode_corpus
+from pretraining.batches import Limits, PlannedEpochs, ProcessShare
+from pretraining.corpus import tokenize_corpus
 from pretraining.models import make_model
 from pretraining.options import SIZES, DataOptions, ModelOptions
 from pretraining.texts import read_texts
 from timing.checkout import check_checkout
 from timing.machine import describe_machine, describe_products
-from timing.steps import OWN, describe_turns, take_turns, workers_of
+from timing.steps import THIS_CHECKOUT, describe_turns, take_turns, workers_of
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids
 
-# Of a batch at most so many sentences and tokens; how many batches count, even so that each checkout begins as often.
-USUAL = {"tiny": (512, 2048, 10), "small": (512, 2048, 6), "base": (64, 1536, 4)}
+# Sentences and tokens per batch, at most, and batches that count: an even number, so that each checkout begins half of
+# the turns.
+USUAL_BATCHES = {"tiny": (512, 2048, 10), "small": (512, 2048, 6), "base": (64, 1536, 4)}
 
 
 class Training:
-    """A model and batches of a corpus."""
+    """A model, and a corpus cut into batches."""
 
     def __init__(self, options: argparse.Namespace, gradient_checkpointing: bool = False):
         set_seed(0)
@@ -51,16 +55,16 @@ class Training:
         size = ModelOptions(size=options.size, config_overrides=self.overrides)
         self.model = make_model(self.tokenizer, size, gradient_checkpointing)
         data = DataOptions(corpus=options.corpus, clean_wikitext=True)
-        corpus = encode_corpus(read_texts(data), self.tokenizer, data)
+        corpus = tokenize_corpus(read_texts(data), self.tokenizer, data)
         limits = Limits(options.sentences, options.tokens)
-        self.epochs = PlannedEpochs(corpus, 0, limits, Share(), DataCollatorForFastR2D2(self.tokenizer))
+        self.epochs = PlannedEpochs(corpus, 0, limits, ProcessShare(), DataCollatorForFastR2D2(self.tokenizer))
 
     def fields(self, size: str) -> dict:
-        """Of the configuration, as a worker needs them beside the overrides."""
+        """Fields of the configuration that a worker needs besides the overrides."""
         return {**SIZES[size], **task_token_ids(self.tokenizer)}
 
     def batches(self, number: int) -> list[dict[str, torch.Tensor]]:
-        """Of the usual length: those whose sentences are nearest to the corpus's mean."""
+        """Typical batches: those with a mean sentence length nearest to the corpus's."""
         batches = [step.batches[0] for step, _ in itertools.islice(self.epochs.steps(0), 20 * number)]
         mean = self.epochs.corpus.lengths.mean()
         return sorted(batches, key=lambda batch: abs(batch["attention_mask"].sum(1).float().mean() - mean))[:number]
@@ -74,7 +78,7 @@ def measure_step(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         torch.save(batches, Path(folder) / "batches.pt")
         with workers_of(
-            [OWN, *filter(None, [options.against])], fields=training.fields(options.size),
+            [THIS_CHECKOUT, *filter(None, [options.against])], fields=training.fields(options.size),
             overrides=training.overrides, batches=str(Path(folder) / "batches.pt"),
             gradient_checkpointing=options.gradient_checkpointing,
         ) as workers:  # fmt: skip
@@ -91,7 +95,7 @@ def measure_step(options: argparse.Namespace) -> None:
 
 
 def measure_preparation(training: Training, step_seconds: float) -> None:
-    """Loading and collating batches, planning their charts, as a share of a step."""
+    """Print the time of planning an epoch, loading batches and planning charts, as a share of a step."""
     start = time.perf_counter()
     num_steps = len(training.epochs.plan(0))
     epoch = (time.perf_counter() - start) / num_steps
@@ -114,12 +118,12 @@ def plan_seconds(batch: dict[str, torch.Tensor], window_size: int) -> float:
 
 
 def measure_memory(options: argparse.Namespace) -> None:
-    """Peak resident memory that one forward and backward pass adds, in fresh processes; needs Linux."""
+    """Print the peak resident memory that a forward and backward pass adds, in fresh processes. Needs Linux."""
     context = multiprocessing.get_context("spawn")
     peaks = {}
     for gradient_checkpointing in (False, True):
         queue = context.Queue()
-        process = context.Process(target=_peak, args=(options, gradient_checkpointing, queue))
+        process = context.Process(target=_measure_peak, args=(options, gradient_checkpointing, queue))
         process.start()
         process.join()
         if process.exitcode:
@@ -131,7 +135,7 @@ def measure_memory(options: argparse.Namespace) -> None:
           f"the whole process {total:.2f} and {total_with:.2f} GiB, {total_with / total:.3f}")  # fmt: skip
 
 
-def _peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> None:
+def _measure_peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> None:
     training = Training(options, gradient_checkpointing)
     [batch] = training.batches(1)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -141,9 +145,9 @@ def _peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> N
     queue.put((peak - before, peak))
 
 
-def of_size(options: argparse.Namespace, size: str) -> argparse.Namespace:
-    """The options for one of the sizes, with what is usual for it where nothing was said."""
-    sentences, tokens, repeats = USUAL[size]
+def options_of_size(options: argparse.Namespace, size: str) -> argparse.Namespace:
+    """The options for one size; what was not given has the usual value of that size."""
+    sentences, tokens, repeats = USUAL_BATCHES[size]
     most = torch.get_num_threads()
     usual = {
         "sentences": options.sentences or sentences, "tokens": options.tokens or tokens,
@@ -156,21 +160,29 @@ def of_size(options: argparse.Namespace, size: str) -> argparse.Namespace:
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--corpus", nargs="+", required=True, help="text files, one sentence a line")
-    add("--size", nargs="+", default=["base"], choices=list(SIZES))
-    add("--vocab_size", type=int, default=30522, help="of the model; batches use fewer pieces")
-    add("--config_overrides", help="fields of the configuration, as in window_size=3,parser_dropout_prob=0")
-    add("--sentences", type=int, help="a batch, at most; by default 64 in the base size, 512 in the others")
-    add("--tokens", type=int, help="a batch, at most; memory grows with it; by default 1536 and 2048")
-    add("--gradient_checkpointing", action="store_true", help="in the step that is timed")
-    add("--against", type=Path, help="folder of another checkout of the project, whose steps are timed by turns")
-    add("--only", choices=["step", "memory"])
-    add("--repeats", type=int, help="batches that count; by default 10, 6 and 4 in the tiny, small and base size")
+    add("--corpus", nargs="+", required=True, help="text files, one sentence per line")
+    add("--size", nargs="+", default=["base"], choices=list(SIZES), help="sizes of the model, one after the other")
+    add("--vocab_size", type=int, default=30522, help="vocabulary size of the model; the batches use fewer pieces")
+    add("--config_overrides", help="fields of the configuration, such as window_size=3,parser_dropout_prob=0")
+    add("--sentences", type=int, help="sentences per batch, at most; by default 64 for the base size, else 512")
+    add(
+        "--tokens",
+        type=int,
+        help="tokens per batch, at most; by default 1536 for the base size, else 2048",
+    )
+    add("--gradient_checkpointing", action="store_true", help="time the step with gradient checkpointing")
+    add("--against", type=Path, help="folder of another checkout of the project to compare with")
+    add("--only", choices=["step", "memory"], help="measure only one of the two")
+    add(
+        "--repeats",
+        type=int,
+        help="batches that count; by default 10, 6 and 4 for the tiny, small and base size",
+    )
     add(
         "--threads",
         type=int,
         nargs="+",
-        help="CPU threads; by default PyTorch's choice, in the smaller sizes 1 as well",
+        help="numbers of CPU threads; by default PyTorch's choice, and also 1 for the smaller sizes",
     )
     options = parser.parse_args(arguments)
     if options.against:
@@ -184,8 +196,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
     print(f"torch {torch.__version__}, {describe_machine('cpu')}, {describe_products('cpu', torch.float32)}")
-    # Before anything is timed: measuring changes the number of threads.
-    for each in [of_size(options, size) for size in options.size]:
+    # All before anything is timed, because measuring changes the number of threads.
+    for each in [options_of_size(options, size) for size in options.size]:
         if options.only in (None, "step"):
             measure_step(each)
         if options.only in (None, "memory"):

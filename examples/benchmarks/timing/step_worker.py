@@ -1,9 +1,9 @@
-"""A process that makes training steps with the code of one checkout, when it is told to.
+"""A process that makes training steps with the code of one checkout, on request.
 
     python -m timing.step_worker CHECKOUT     # a request per line on stdin, an answer per line on stdout, both JSON
 
-Of the checkout only names are used that every version has. The learning rates are zero: an update costs what it always
-costs, but weights stay as they are, so that a step can be made again with other instruments.
+It uses only names that every version of the project has. The learning rates are zero: an update takes the usual time
+but does not change the weights, so that the same step can be made again to record its products.
 """
 
 import json
@@ -23,9 +23,9 @@ class Steps:
     """A model and the batches that it is trained on.
 
     Args:
-        fields: of the configuration.
-        overrides: more of them, as ``config.update_from_string`` takes them.
-        batches: file of a list of batches, as ``torch.save`` writes it.
+        fields: fields of the configuration.
+        overrides: more fields, as ``config.update_from_string`` takes them.
+        batches: path of a list of batches, written by ``torch.save``.
     """
 
     def __init__(self, fields: dict, overrides: str, batches: str, gradient_checkpointing: bool):
@@ -48,7 +48,7 @@ class Steps:
         torch.set_num_threads(threads)
 
     def step(self, batch: int, seed: int) -> dict[str, float]:
-        """Forward and backward pass, clipping and update; the loss, seconds by the clock and of all processors."""
+        """Forward pass, backward pass, clipping and update; returns the loss, and wall-clock and CPU seconds."""
         torch.manual_seed(seed)
         wall, cpu = time.perf_counter(), time.process_time()
         loss = self.model(**self.batches[batch]).loss
@@ -69,7 +69,7 @@ class Steps:
 
 
 def main() -> None:
-    # Only answers go to stdout; what libraries print goes elsewhere.
+    # Only answers go to stdout; what libraries print goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     use_checkout(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The tables of a run: text, JSON, a plot."""
+"""The results of `encoding_speed.py` as text, JSON and plot."""
 
 import json
 import textwrap
@@ -6,13 +6,17 @@ from functools import partial
 from pathlib import Path
 
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
+from modeling_fast_r2d2.text_files import write_text
 from timing.clock import Time
 from timing.systems import FAIR_BERT
 
 
 def table(rows: list[dict]) -> str:
-    """A row per system, a column per range: seconds with their spread, how many times those of the fair BERT, of BERT
-    as torch runs it and of the bare products, peak memory."""
+    """A table with a row per system and a column per range.
+
+    A cell has the seconds with their spread, the ratios to the fair BERT, to BERT as torch runs it and to the matrix
+    products, and the peak memory.
+    """
     ranges = list(dict.fromkeys(row["range"] for row in rows))
     systems = list(dict.fromkeys(row["system"] for row in rows))
     cells = {(row["system"], row["range"]): row for row in rows}
@@ -34,9 +38,9 @@ def _cell(row: dict | None) -> str:
 
 
 def describe_batch_sizes(rows: list[dict]) -> str:
-    """A row per system, a column per size: milliseconds of a batch with their spread, and the ratios to both BERTs."""
+    """A table with a row per system and a column per size: milliseconds with their spread, ratios to both BERTs."""
     sizes = list(dict.fromkeys(row["batch_size"] for row in rows))
-    head = ["milliseconds of a batch (least to most), by its sentences" + _which_is_fair(rows), *map(str, sizes)]
+    head = ["milliseconds per batch (least to most), by its sentences" + _which_is_fair(rows), *map(str, sizes)]
     body: dict[str, list[str]] = {}
     for row in rows:
         median, least, most = (1000 * row[what] for what in ("seconds", "least", "most"))
@@ -50,7 +54,7 @@ def _which_is_fair(rows: list[dict]) -> str:
 
 
 def _to_berts(row: dict) -> str:
-    """The fair ratio first."""
+    """Ratios to both BERTs, the fair one first."""
     names = {"times_fair_bert": "fair BERT", "times_bert": "BERT"}
     return "".join(f", {row[name]:.2f} x {what}" for name, what in names.items() if name in row)
 
@@ -61,14 +65,14 @@ def row_of(system: str, bounds: str, tokens: int, time: Time, **more) -> dict:
 
 
 def write(results: dict, folder: Path) -> None:
-    """``speed.json`` and ``speed.png``."""
+    """Write ``speed.json`` and ``speed.png``."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "speed.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write_text(folder / "speed.json", json.dumps(results, indent=2) + "\n")
     plot(results, folder / "speed.png")
 
 
 def plot(results: dict, path: Path) -> None:
-    """Seconds by range; of a batch by its sentences; seconds and memory of one sentence by its length."""
+    """Plot seconds by range, by sentences per batch and by length, and memory by length."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -80,7 +84,7 @@ def plot(results: dict, path: Path) -> None:
     if results["lengths"]:
         parts += [(partial(_plot_lengths, what=what), results["lengths"]) for what in ("seconds", "peak_bytes")]
     size = 8 + 4 * (len(parts) - 1), 4.8
-    colors = matplotlib.colormaps["tab20"].colors  # ten strong ones, each beside its pale twin
+    colors = matplotlib.colormaps["tab20"].colors  # ten strong colours, each followed by its pale variant
     figure, axes = pyplot.subplots(1, len(parts), figsize=size, squeeze=False, layout="constrained")
     figure.suptitle(textwrap.fill(results["title"], 90 + 50 * (len(parts) - 1)), fontsize="medium")
     for (plot_part, rows), panel in zip(parts, axes[0], strict=True):

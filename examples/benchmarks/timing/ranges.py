@@ -1,4 +1,4 @@
-"""The paper's Table 5: seconds of every system in every range of lengths, beside its bare matrix products."""
+"""The paper's Table 5: seconds of every system for every range of lengths, beside those of its matrix products."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ from timing.report import row_of
 from timing.systems import BERT, FAIR_BERT, Batch, System, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of
 
-PRODUCTS = "products of "  # a system's name: a row that is its limit
+PRODUCTS = "products of "  # followed by a system's name: the row of its matrix products
 
 
 @torch.inference_mode()
 def time_ranges(
     options: argparse.Namespace, sentences: dict[tuple[int, int], Batch], model: FastR2D2Model
 ) -> Iterator[list[dict]]:
-    """The rows of one range after another; all systems share a process and take turns."""
+    """Yield the rows of one range after the other. All systems share a process and take turns."""
     systems = make_systems(options.systems, model)
     first = next(iter(sentences.values()))[:8]
     check_batching(model, first)
@@ -53,7 +53,7 @@ def _time_range(
 
 
 def ratios_of(system: str, times: dict[str, Time]) -> dict[str, float]:
-    """How many times the seconds of what a system is compared with, as far as that was timed, too."""
+    """Ratios of a system's seconds to those of the products and the BERTs, if these were timed, too."""
     others = {"times_products": PRODUCTS + system}
     if not system.startswith(PRODUCTS):
         others = {"times_fair_bert": FAIR_BERT, "times_bert": BERT} | others
@@ -61,7 +61,7 @@ def ratios_of(system: str, times: dict[str, Time]) -> dict[str, float]:
 
 
 def limits_of(model: FastR2D2Model, names, batches: list[Batch]) -> tuple[dict, dict[str, int]]:
-    """For each of our systems its bare matrix products, a function, and how many operations it and they make."""
+    """For each of our systems, a function with its matrix products, and the number of operations of both."""
     products = Products(model.config, str(model.device), model.dtype)
     limits, operations = {}, {}
     for system, encoding, tasks in (("Fast-R2D2*", "forced", 1), ("Fast-R2D2", "chart", 2)):

@@ -5,8 +5,8 @@ import re
 import shutil
 import time
 
+import encoding_speed
 import pytest
-import speed
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from timing.bert import make_bert, on_our_products
 from timing.check import TOLERANCES
 from timing.lengths import describe_lengths
 from timing.limits import Products, charts_of, compositions_of
-from timing.machine import Names, describe_machine, describe_products
+from timing.machine import CalledOperations, describe_machine, describe_products
 from timing.report import plot, table
 from timing.systems import DEFAULT_NAMES, FAIR_BERT, System, default_names, make_systems, pad
 from timing.workloads import batches_by_tokens, batches_of, sentences_by_range
@@ -36,7 +36,7 @@ def test_sentences_have_the_lengths_of_their_range():
     assert list(found) == list(ranges)
     assert all(low <= len(ids) < high for (low, high), rows in found.items() for ids in rows)
     assert found == sentences_by_range(LINES, tokenizer, 5, ranges)
-    with pytest.raises(ValueError, match="sentences of 500 to 599 tokens, neighbours joined; 5 are wanted"):
+    with pytest.raises(ValueError, match="sentences of 500 to 599 tokens, with neighbours joined, but 5 are needed"):
         sentences_by_range(LINES, tokenizer, 5, ((500, 600),))
 
 
@@ -64,9 +64,9 @@ def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, m
     plain = make_bert(3, FastR2D2Model(tiny_config).to(dtype))
     fair = on_our_products(plain)
     inputs = pad([list(range(20, 29)), [30, 31]], "cpu")
-    with torch.inference_mode(), Names() as of_plain:
+    with torch.inference_mode(), CalledOperations() as of_plain:
         expected = plain(**inputs).last_hidden_state
-    with torch.inference_mode(), Names() as of_fair:
+    with torch.inference_mode(), CalledOperations() as of_fair:
         ours = fair(**inputs).last_hidden_state
     is_real = inputs["attention_mask"].bool()
     assert (ours - expected)[is_real].norm() < TOLERANCES[dtype][1] * expected[is_real].norm()
@@ -84,7 +84,9 @@ def test_a_fair_bert_that_is_another_bert_stops_before_any_time_is_taken(tiny_co
     with torch.inference_mode():
         check.check_same([fair], inputs, torch.float32)
         wrong = System(FAIR_BERT, lambda batch: 1.001 * fair.run(batch), same_as=fair.same_as)
-        with pytest.raises(ValueError, match="BERT-12L, our products is not the BERT it should be, by 1.0e-03"):
+        with pytest.raises(
+            ValueError, match="BERT-12L, our products differs from the BERT that it should be, by 1.0e-03"
+        ):
             check.check_same([wrong], inputs, torch.float32)
 
 
@@ -145,7 +147,7 @@ def test_systems_take_turns_and_the_first_round_does_not_count():
 
 
 def test_long_runs_need_no_round_that_does_not_count(monkeypatch):
-    monkeypatch.setattr(clock, "LONG", 0.05)
+    monkeypatch.setattr(clock, "LONG_RUN_SECONDS", 0.05)
     calls = []
     functions = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b") or time.sleep(0.1)}
     clock.take_turns(functions, 2, "cpu")
@@ -168,16 +170,16 @@ def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeyp
     tensors["forced_root"][2, 3] += 0.01
     save_file(tensors, arrays)
     monkeypatch.setattr(check, "GOLDEN", tmp_path / "golden")
-    monkeypatch.setattr(speed, "time_ranges", lambda *_: pytest.fail("something was timed"))
+    monkeypatch.setattr(encoding_speed, "time_ranges", lambda *_: pytest.fail("something was timed"))
     with pytest.raises(ValueError, match="golden case len10_batch4, forced: wrong by .*; no times are given"):
-        speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
+        encoding_speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
 
 
 def test_the_table_and_its_files(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges 0 --rounds 1 --lengths 16 32 64 --memory".split()
     options += ["--training_tokens", "20"]
-    speed.main(["--corpus", str(tmp_path / "corpus.txt"), "--output", str(tmp_path / "out"), *options])
+    encoding_speed.main(["--corpus", str(tmp_path / "corpus.txt"), "--output_dir", str(tmp_path / "out"), *options])
     out = capsys.readouterr().out
     assert "22 reference cases are right" in out and "| Fast-R2D2* encoder |" in out and "x products" in out
     results = json.loads((tmp_path / "out" / "speed.json").read_text())
@@ -192,7 +194,7 @@ def test_the_table_and_its_files(tmp_path, capsys):
     assert f"the fair BERT is {FAIR_BERT} |" in out and re.search(
         r"\d x fair BERT, [\d.]+ x BERT, [\d.]+ x products", out
     )
-    assert results["batch_sizes"] == [] and "of a batch" not in out
+    assert results["batch_sizes"] == [] and "milliseconds per batch" not in out
     assert results["training"]["tokens"] <= 20 and "tokens/s" in out
     plot(results, tmp_path / "again.png")
 
@@ -200,16 +202,16 @@ def test_the_table_and_its_files(tmp_path, capsys):
 def test_nothing_but_one_sentence(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges --lengths 16 32 64".split()
-    speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])
+    encoding_speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])
     out = capsys.readouterr().out
     assert "BERT" not in out and "least to most" not in out and "balanced tree, s by tokens: 16: " in out
 
 
 def test_batches_of_few_sentences(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
-    command = ["--corpus", str(tmp_path / "corpus.txt"), "--output", str(tmp_path / "out")]
+    command = ["--corpus", str(tmp_path / "corpus.txt"), "--output_dir", str(tmp_path / "out")]
     options = "--size tiny --device cpu --sentences 4 --rounds 1 --ranges --lengths --batch_sizes 1 4".split()
-    speed.main([*command, *options])
+    encoding_speed.main([*command, *options])
     rows = json.loads((tmp_path / "out" / "speed.json").read_text())["batch_sizes"]
     assert [(row["system"], row["batch_size"], row["batches"]) for row in rows] == [
         (system, size, number) for size, number in ((1, 4), (4, 1)) for system in batch_sizes.SYSTEMS
@@ -219,7 +221,7 @@ def test_batches_of_few_sentences(tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"by its sentences; the fair BERT is {FAIR_BERT} | 1 | 4 |" in out and "balanced" not in out
     with pytest.raises(SystemExit):
-        speed.main([*command, *options[:-1], "5"])
+        encoding_speed.main([*command, *options[:-1], "5"])
     assert "--batch_sizes must be from 1 to --sentences, 4, got 5" in capsys.readouterr().err
 
 

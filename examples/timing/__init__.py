@@ -1,1 +1,0 @@
-"""The parts of `speed.py` and `benchmark_training.py`."""
