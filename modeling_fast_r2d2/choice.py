@@ -8,7 +8,7 @@ alone, and are built without a gradient of their own. This is what `_score_then_
 definition.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ def _build_then_choose(
     table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool
 ) -> EncodedCells:
     """The definition: build the vectors of all candidates, then choose among them."""
-    vectors, step = table.compose(left.flatten(), right.flatten())
+    vectors, step = table.compose_and_score(left.flatten(), right.flatten())
     vectors, candidates = vectors.view(*left.shape, -1), table.with_children(step, left, right)
     vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, table.composition.composition_kernels)
     if not vectors_train_choice:
@@ -152,14 +152,16 @@ class _GradientOfChoice(torch.autograd.Function):
     """Passes the chosen vectors on; ``weights`` get the gradient that a weighted sum of all candidates would give."""
 
     @staticmethod
-    def forward(context, vectors: Tensor, weights: Tensor, passed_over: Tensor, chosen: Tensor, others: Tensor):
+    def forward(
+        context: Any, vectors: Tensor, weights: Tensor, passed_over: Tensor, chosen: Tensor, others: Tensor
+    ) -> Tensor:
         context.save_for_backward(vectors, passed_over, chosen, others)
         context.dtype = weights.dtype
         return vectors.view_as(vectors)
 
     @staticmethod
     @once_differentiable
-    def backward(context, upstream: Tensor):
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         vectors, passed_over, chosen, others = context.saved_tensors
         of_chosen = (upstream * vectors).sum(-1, keepdim=True)
         of_others = (upstream[:, None] * passed_over).sum(-1)

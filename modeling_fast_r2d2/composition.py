@@ -1,6 +1,6 @@
 """The composition function: a Transformer over ``[task tokens, left, right]`` (paper, Section 2.1)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from .children import Children, FromVectors
 from .composition_layer import CompositionLayer
+from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import is_plain, is_watched, linear
 from .fused import fused_kernels
 from .level_graphs import LevelGraphs
@@ -16,9 +17,9 @@ from .level_graphs import LevelGraphs
 class CompositionStack(nn.Module):
     """``num_hidden_layers`` composition layers."""
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
-        self.layers = nn.ModuleList(CompositionLayer(config) for _ in range(config.num_hidden_layers))
+        self.layers: Any = nn.ModuleList(CompositionLayer(config) for _ in range(config.num_hidden_layers))
 
     def prepare(self, tasks: Tensor) -> "SharedInputs":
         """The inputs that are the same on every level. ``tasks``: ``(num_tasks, hidden_size)``."""
@@ -97,13 +98,13 @@ class SharedInputs(NamedTuple):
 
     @classmethod
     def of_tensors(cls, tensors: list[Tensor]) -> "SharedInputs":
-        return cls(*tensors[:2], tuple(tensors[2:]))
+        return cls(tensors[0], tensors[1], tuple(tensors[2:]))
 
 
 class Composition(nn.Module):
     """``f`` of the paper's Equation 1: two children to their parent and the log-probability of joining them."""
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
         self.eps, self.composition_kernels = config.layer_norm_eps, config.composition_kernels
         self.graphs = LevelGraphs() if config.cuda_graphs else None

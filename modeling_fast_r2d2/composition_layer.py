@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import apply_linear, is_plain, linear
 from .fused import fused_kernels
 from .noise import Dropout
@@ -28,7 +29,7 @@ class CompositionLayer(GradientCheckpointingLayer):
     # decorator in transformers that sets it does nothing with some versions of that library.
     kernel_layer_name = "CompositionLayer"
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
         size = config.hidden_size
         self.num_heads = config.num_attention_heads

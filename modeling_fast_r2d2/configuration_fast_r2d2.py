@@ -1,6 +1,7 @@
 """Configuration of Fast-R2D2 models."""
 
 import math
+from typing import Any
 
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
@@ -124,7 +125,7 @@ class FastR2D2Config(PreTrainedConfig):
     mask_token_id: int = 3
     pair_token_id: int = 7
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
         super().__post_init__(**kwargs)
         self._check_sizes()
@@ -132,7 +133,7 @@ class FastR2D2Config(PreTrainedConfig):
         self._check_token_ids()
         check_punctuation(self.punctuation, self.bounds_bonus)
 
-    def _check_sizes(self):
+    def _check_sizes(self) -> None:
         for name in (
             "vocab_size",
             "hidden_size",
@@ -156,7 +157,7 @@ class FastR2D2Config(PreTrainedConfig):
                 f"{self.num_attention_heads}"
             )
 
-    def _check_choices(self):
+    def _check_choices(self) -> None:
         for name, known in (
             ("encoding", ENCODINGS),
             ("parser_type", ("lstm", "transformer")),
@@ -167,7 +168,7 @@ class FastR2D2Config(PreTrainedConfig):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
 
-    def _check_token_ids(self):
+    def _check_token_ids(self) -> None:
         for name in ("pad", "bos", "eos", "cls", "sum", "mask", "pair"):
             token_id = getattr(self, f"{name}_token_id")
             if token_id is None or not 0 <= token_id < self.vocab_size:

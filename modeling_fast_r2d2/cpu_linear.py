@@ -6,6 +6,7 @@ calls. Everywhere else it is ``F.linear``.
 """
 
 from functools import cache
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor
     return F.gelu(layer(inputs)) if gelu else layer(inputs)
 
 
-def is_plain(layer: nn.Module) -> bool:
+def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether a layer is its weight and bias and nothing else: no adapter, no hook, no other forward pass."""
     return type(layer) is nn.Linear and not is_watched(layer)
 
@@ -67,14 +68,14 @@ def has_onednn(dtype: torch.dtype) -> bool:
 def _is_faster(inputs: Tensor, weight: Tensor) -> bool:
     """Whether a product is on a CPU, and large enough."""
     is_large = weight.numel() >= MIN_WEIGHT_VALUES or inputs.numel() * len(weight) >= MIN_MULTIPLICATIONS
-    return is_large and inputs.device.type == "cpu" and inputs.numel() > 0
+    return bool(is_large and inputs.device.type == "cpu" and inputs.numel() > 0)
 
 
 def _is_served(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether oneDNN computes what ``F.linear`` would. That one says what is wrong with shapes, knows tensor subclasses
     and is what compilers and transforms look for."""
     tensors = (inputs, weight) if bias is None else (inputs, weight, bias)
-    return (
+    return bool(
         torch.backends.mkldnn.enabled
         and has_onednn(inputs.dtype)
         and not torch.compiler.is_compiling()
@@ -96,12 +97,12 @@ def _onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = Fa
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(context, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # inputs: (rows, size)
+    def forward(context: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # inputs: (rows, size)
         context.save_for_backward(inputs, weight)
         return _onednn(inputs, weight, bias)
 
     @staticmethod
-    def backward(context, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight = context.saved_tensors
         of_inputs, of_weight, of_bias = context.needs_input_grad
         return (

@@ -39,7 +39,7 @@ def minimum_risk_choice(chart: Chart, encoded: EncodedChart) -> Tensor:
     worth = marginals.new_zeros(chart.num_nodes)  # of the best tree below each node
     chosen = torch.zeros_like(chart.splits[:, 0])
     for level in chart.levels:
-        possible = encoded.candidate_log_prob[level.cells, : level.left.shape[1]] > float("-inf")
+        possible = encoded.choices()[level.cells, : level.left.shape[1]] > float("-inf")
         below = (worth[level.left] + worth[level.right]).masked_fill(~possible, float("-inf"))
         best, chosen[level.cells] = below.max(1)
         worth[chart.num_tokens :][level.cells] = best + marginals[level.cells]

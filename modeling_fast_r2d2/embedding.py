@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from tqdm.auto import tqdm
-from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from .words import batches_by_length, pad_spans, tokenize_sentences
+from .padding import pad_sentences
+from .words import batches_by_length, tokenize_sentences
 
 
 class Constituent(NamedTuple):
-    """``span`` is the first and last word, inclusive; ``vector`` is ``(hidden_size,)`` float32."""
+    """A word or a constituent. ``span``: its first and last word, inclusive; ``vector``: ``(hidden_size,)`` float32."""
 
     words: list[str]
     span: tuple[int, int]
@@ -21,8 +22,9 @@ class Constituent(NamedTuple):
 
 
 class TextEncoder:
-    """What a model does with texts, by the tokenizer that lies beside its weights."""
+    """A model's methods for texts. They use the tokenizer that lies beside the model's weights."""
 
+    config: Any
     _tokenizer: PreTrainedTokenizerBase | None = None
 
     def encode(
@@ -39,11 +41,11 @@ class TextEncoder:
         Args:
             sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``.
             batch_size: sentences encoded at once, those of like length together; None sets no limit.
-            show_progress_bar: on standard error.
-            normalize_embeddings: to length 1, so that products are cosines.
+            show_progress_bar: shows a progress bar on standard error.
+            normalize_embeddings: scale vectors to length 1, so that their products are cosines.
             tokenizer: by default the one that lies beside the model's weights.
-            batch_tokens: tokens encoded at once, padding included. With ``batch_size=None`` the better limit on a GPU,
-                whose levels stay large for short sentences, too.
+            batch_tokens: tokens encoded at once, padding included. On a GPU this, with ``batch_size=None``, is the
+                better limit: levels stay large for short sentences, too.
 
         Returns:
             ``(sentences, hidden_size)`` float32, or ``(hidden_size,)`` for one text.
@@ -59,27 +61,27 @@ class TextEncoder:
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def constituents(self, sentence: str, tokenizer: PreTrainedTokenizerBase | None = None) -> list[Constituent]:
-        """Words and constituents of the parser's tree with their vectors, wider before narrower, left before right."""
+        """Words and constituents of the parser's tree with their vectors, from left to right, the wider first."""
         return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
 
     def _own_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Loaded once, in the revision that the weights are of."""
+        """The tokenizer, loaded once, in the revision of the weights."""
         if self._tokenizer is None:
             options = {
                 "revision": getattr(self.config, "_commit_hash", None) or "main",
                 "trust_remote_code": "transformers_modules" in type(self).__module__,  # it was trusted then
             }
             try:
-                self._tokenizer = AutoTokenizer.from_pretrained(self.name_or_path, **options)
+                self._tokenizer = AutoTokenizer.from_pretrained(self.config.name_or_path, **options)
             except (OSError, ValueError) as error:
-                place = self.name_or_path
+                place = self.config.name_or_path
                 raise ValueError(f"no tokenizer beside the weights, in {place!r}; give tokenizer=") from error
         return self._tokenizer
 
 
 @contextmanager
-def evaluation(model) -> Iterator[None]:
-    """Without gradients, dropout and noise; afterwards the model is in the mode it was in."""
+def evaluation(model: Any) -> Iterator[None]:
+    """Inside, the model works without gradients, dropout and noise; afterwards it is in its old mode."""
     was_training = model.training
     model.eval()
     try:
@@ -90,10 +92,17 @@ def evaluation(model) -> Iterator[None]:
 
 
 def embed_sentences(
-    model, tokenizer: PreTrainedTokenizerBase, sentences: list[str], limits: dict[str, int | None], show_progress: bool
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: list[str],
+    limits: dict[str, int | None],
+    show_progress: bool,
 ) -> np.ndarray:
-    """``(sentences, hidden_size)`` float32 root vectors, in the order of the sentences; ``limits`` are those of
-    `batches_by_length`."""
+    """``(sentences, hidden_size)`` float32: root vectors in the order of the sentences.
+
+    Args:
+        limits: ``batch_size`` and ``batch_tokens``, as for `batches_by_length`.
+    """
     encoded = tokenize_sentences(tokenizer, sentences)
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
     with tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar:
@@ -105,8 +114,8 @@ def embed_sentences(
     return vectors
 
 
-def constituents_of(model, tokenizer: PreTrainedTokenizerBase, sentence: str) -> list[Constituent]:
-    """Words and constituents over words of the parser's tree, wider before narrower, left before right."""
+def constituents_of(model: Any, tokenizer: PreTrainedTokenizerBase, sentence: str) -> list[Constituent]:
+    """Words and constituents of the parser's tree over words, from left to right, the wider first."""
     encoded = tokenize_sentences(tokenizer, [sentence])
     [words], [word_ids] = encoded["words"], encoded["word_ids"]
     with evaluation(model):
@@ -125,10 +134,9 @@ def _begins_word(word_ids: list[int], piece: int) -> bool:
     return piece in (0, len(word_ids)) or word_ids[piece] != word_ids[piece - 1]
 
 
-def _padded(tokenizer: PreTrainedTokenizerBase, encoded: dict[str, list], rows: list[int], device) -> BatchEncoding:
+def _padded(
+    tokenizer: PreTrainedTokenizerBase, encoded: dict[str, list], rows: list[int], device: torch.device
+) -> dict[str, torch.Tensor]:
     ids, spans = ([encoded[name][row] for row in rows] for name in ("input_ids", "atom_spans"))
-    batch = tokenizer.pad(
-        {"input_ids": ids}, padding_side="right", return_attention_mask=True, return_tensors="pt", verbose=False
-    )
-    batch["atom_spans"] = pad_spans(spans)
-    return batch.to(device)
+    batch = pad_sentences(ids, spans, pad_token_id=tokenizer.pad_token_id or 0)
+    return {name: tensor.to(device) for name, tensor in batch.items()}

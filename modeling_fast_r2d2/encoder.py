@@ -35,6 +35,12 @@ class EncodedChart:
     candidate_log_prob: Tensor | None
     chosen: Tensor
 
+    def choices(self) -> Tensor:
+        """``candidate_log_prob``; raises ValueError for a forced encoding, which chooses nothing."""
+        if self.candidate_log_prob is None:
+            raise ValueError("forced encoding has no candidates to choose from; use encoding='chart'")
+        return self.candidate_log_prob
+
 
 def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks: Tensor) -> EncodedChart:
     """Encode along the trees of `plan_tree`: ``n - 1`` compositions a sentence, no probabilities.

@@ -1,6 +1,7 @@
 """The choice between torch's own operations and the fused kernels of `fast_r2d2_kernels`."""
 
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from .chart_planning import Search, nearest_greater
 COMPOSITION_KERNELS = ("auto", "torch", "triton")
 
 
-def fused_kernels(composition_kernels: str, tensor: Tensor):
+def fused_kernels(composition_kernels: str, tensor: Tensor) -> Any:
     """The module of fused kernels if they run for a tensor, None if torch's own operations do.
 
     Args:
@@ -40,7 +41,7 @@ def rank_search(composition_kernels: str, ranks: Tensor) -> Search:
 
 
 @cache
-def _load():
+def _load() -> Any:
     """Imported at first use, since Triton takes a second to import and a CPU does not need it."""
     try:
         import fast_r2d2_kernels

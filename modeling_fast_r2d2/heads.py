@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
+from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import apply_linear, is_plain
 
 ROWS_AT_ONCE = 256  # of logits, which then stay in a processor's cache
@@ -13,7 +14,7 @@ ROWS_AT_ONCE = 256  # of logits, which then stay in a processor's cache
 class LanguageModelHead(nn.Module):
     """Predicts every token from the widest nodes beside it; the output matrix is the token embedding's."""
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
         self.transform = nn.Linear(config.hidden_size, config.hidden_size)
         self.activation = ACT2FN[config.hidden_act]
@@ -61,13 +62,13 @@ def language_model_loss(logits: Tensor, token_ids: Tensor) -> Tensor:
 class ClassificationHead(nn.Module):
     """A root vector to logits through one hidden layer."""
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
         dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
         self.activation = ACT2FN[config.hidden_act]
         self.dropout = nn.Dropout(dropout)
-        self.out_proj = nn.Linear(config.intermediate_size, config.num_labels)
+        self.out_proj = nn.Linear(config.intermediate_size, config.num_labels or 1)
 
     def forward(self, root: Tensor) -> Tensor:  # (batch, hidden_size) -> (batch, num_labels)
         return self.out_proj(self.dropout(self.activation(self.dense(root))))

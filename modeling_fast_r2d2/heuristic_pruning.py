@@ -102,7 +102,15 @@ class UnitTable:
 class GrowingCells:
     """Cells in the order in which they are encoded, with the probabilities that decide about merges."""
 
-    def __init__(self, lengths, leaves, composition, tasks, window_size, choice_noise):
+    def __init__(
+        self,
+        lengths: Tensor,
+        leaves: Tensor,
+        composition: Composition,
+        tasks: Tensor,
+        window_size: int,
+        choice_noise: float,
+    ):
         self.lengths, self.num_tokens, self.choice_noise = lengths, len(leaves), choice_noise
         # Room for the full chart's lower rows, then for at most `window_size + 1` new cells per merge.
         room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())

@@ -9,6 +9,7 @@ replaced weights are noticed.
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,16 +20,16 @@ MAX_COMPOSITIONS = 256  # of a level; larger levels take longer to compute than 
 class LevelGraphs:
     """The recordings of one composition function. Copies and pickles begin without recordings."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._recordings: dict[tuple, Recording] = {}
         self._weights: tuple[int, ...] = ()
         self._evaluates = False
         self._lock = threading.Lock()  # recordings have one set of inputs each
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type["LevelGraphs"], tuple[()]]:
         return LevelGraphs, ()
 
-    def begin(self, composition) -> None:
+    def begin(self, composition: torch.nn.Module) -> None:
         """Called before each encoding: forgets recordings whose weights have moved in memory."""
         weights = tuple(parameter.data_ptr() for parameter in composition.parameters())
         with self._lock:
@@ -54,7 +55,7 @@ class LevelGraphs:
             and not torch.cuda.is_current_stream_capturing()
         )
 
-    def run(self, composition, shared, children: Tensor) -> tuple[Tensor, Tensor | None]:
+    def run(self, composition: Any, shared: Any, children: Tensor) -> tuple[Tensor, Tensor | None]:
         """The results of ``composition.compose`` for these arguments, from a recording."""
         size = padded_size(children.shape[1])
         stream = torch.cuda.current_stream(children.device).cuda_stream if children.is_cuda else None
@@ -73,18 +74,19 @@ def padded_size(count: int) -> int:
 class Recording:
     """A recorded composition of ``size`` nodes. Its inputs and results are attributes, so that their addresses stay."""
 
-    def __init__(self, compose: Callable, shared, children: Tensor, size: int):
+    def __init__(self, compose: Callable, shared: Any, children: Tensor, size: int):
         with torch.inference_mode(False), torch.no_grad():  # so that both modes may write into the inputs
             self.tensors = [torch.empty_like(tensor).copy_(tensor) for tensor in shared.tensors()]
             self.shared = shared.of_tensors(self.tensors)
             self.children = torch.zeros(2, size, children.shape[2], dtype=children.dtype, device=children.device)
             self.replay = record(lambda: compose(self.shared, self.children), children.device)
 
-    def run(self, shared, children: Tensor) -> tuple[Tensor, Tensor | None]:
+    def run(self, shared: Any, children: Tensor) -> tuple[Tensor, Tensor | None]:
         count = children.shape[1]
         torch._foreach_copy_(self.tensors, shared.tensors())
         self.children[:, :count].copy_(children)
-        return tuple(None if result is None else result[:count].clone() for result in self.replay())
+        parents, log_prob = self.replay()
+        return parents[:count].clone(), None if log_prob is None else log_prob[:count].clone()
 
 
 def record(function: Callable[[], tuple], device: torch.device) -> Callable[[], tuple]:

@@ -1,11 +1,13 @@
 """The parser's bidirectional LSTM, each direction from its own end of every sentence (paper, Section 3.1)."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import is_watched
 from .noise import Dropout
 
@@ -13,7 +15,7 @@ from .noise import Dropout
 class LSTMBackbone(nn.Module):
     """Bidirectional LSTM over each sentence's own length."""
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
         layers = config.parser_num_layers
         self.lstm = nn.LSTM(
@@ -49,13 +51,13 @@ class LSTMBackbone(nn.Module):
             hidden = self.dropout(outputs)  # for the next layer, not after the last
         return outputs.index_select(0, segments.back).unflatten(0, embedded.shape[:2])
 
-    def _one_direction(self, inputs: Tensor, segments: "Segments", weights: list[Tensor]) -> Tensor:
+    def _one_direction(self, inputs: Tensor, segments: "Segments", weights: Sequence[Tensor]) -> Tensor:
         """One layer from left to right, ``(cells, parser_hidden_size)``. States go from segment to segment."""
         outputs, hidden = [], inputs.new_zeros(1, segments.shapes[0][1], self.lstm.hidden_size)
         cell = hidden
         for shape, part in zip(segments.shapes, inputs.split([a * b for a, b in segments.shapes]), strict=True):
             output, hidden, cell = torch.lstm(
-                part.unflatten(0, shape), (hidden[:, : shape[1]], cell[:, : shape[1]]), weights, has_biases=True,
+                part.unflatten(0, shape), (hidden[:, : shape[1]], cell[:, : shape[1]]), [*weights], has_biases=True,
                 num_layers=1, dropout=0.0, train=self.training, bidirectional=False, batch_first=False,
             )  # fmt: skip
             outputs.append(output.flatten(0, 1))

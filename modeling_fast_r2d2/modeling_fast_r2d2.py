@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,15 +50,15 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
 
     def __init__(self, config: FastR2D2Config):
         super().__init__(config)
-        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embeddings: Any = nn.Embedding(config.vocab_size, config.hidden_size)  # resizing may replace it
         self.composition = Composition(config)
         self.parser = TopDownParser(config)
         self.post_init()
 
-    def get_input_embeddings(self):
+    def get_input_embeddings(self) -> nn.Embedding:
         return self.embeddings
 
-    def set_input_embeddings(self, value):
+    def set_input_embeddings(self, value: nn.Module) -> None:
         self.embeddings = value
 
     @can_return_tuple
@@ -97,19 +98,25 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             encoded = dataclasses.replace(encoded, chosen=minimum_risk_choice(chart, encoded))
         return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
-    def read_batch(self, input_ids, attention_mask, atom_spans, inputs_embeds=None, split_scores=None) -> EmbeddedBatch:
+    def read_batch(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        atom_spans: Tensor | None,
+        inputs_embeds: Tensor | None = None,
+        split_scores: Tensor | None = None,
+    ) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
         sentences = self._read(input_ids, attention_mask, inputs_embeds)
         nesting = self._nesting(atom_spans, sentences)
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
-        is_given = split_scores is not None
-        split_scores = split_scores if is_given else self.parser(input_ids, sentences.lengths)
-        if is_given or not self.training:  # in training NaN reaches the loss, where loops look for it
-            check_split_scores(split_scores, sentences)
+        scores = self.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
+        if split_scores is not None or not self.training:  # in training NaN reaches the loss, where loops look for it
+            check_split_scores(scores, sentences)
         leaves, special = self._look_up(None if input_ids is None else input_ids[sentences.is_token])
         leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds)
-        return EmbeddedBatch(sentences, leaves, special, split_scores, nesting)
+        return EmbeddedBatch(sentences, leaves, special, scores, nesting)
 
     def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
@@ -195,10 +202,10 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         self.parser = TopDownParser(config)
         self.post_init()
 
-    def get_input_embeddings(self):
+    def get_input_embeddings(self) -> nn.Embedding:
         return self.parser.embeddings
 
-    def set_input_embeddings(self, value):
+    def set_input_embeddings(self, value: nn.Module) -> None:
         self.parser.embeddings = value
 
     @can_return_tuple
@@ -219,11 +226,11 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         ``-log p(tree) / n``, a mean over sentences of ``n`` tokens.
         """
         output = self.parse(input_ids, attention_mask, atom_spans)
-        if labels is not None:
+        if labels is not None and output.split_scores is not None:
             sentences = self._read(input_ids, attention_mask)
             check_tree_labels(labels, sentences)
-            output.loss = tree_label_loss(sentences.flatten(output.split_scores), sentences.flatten(labels),
-                                          sentences.lengths, self.config.composition_kernels)  # fmt: skip
+            scores, flat_labels = sentences.flatten(output.split_scores), sentences.flatten(labels)
+            output.loss = tree_label_loss(scores, flat_labels, sentences.lengths, self.config.composition_kernels)
         return output
 
 
@@ -241,10 +248,10 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         if not config.tie_decoder:
             self.decoder_stack = CompositionStack(config)
 
-    def get_output_embeddings(self):
+    def get_output_embeddings(self) -> nn.Linear:
         return self.lm_head.decoder
 
-    def set_output_embeddings(self, value):
+    def set_output_embeddings(self, value: nn.Linear) -> None:
         self.lm_head.decoder = value
 
     def run_decoder(self, task: Tensor, contexts: Tensor) -> Tensor:
@@ -368,9 +375,9 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         losses = {}
         if choice_scores is not None:
             ranks = merge_ranks(choice_scores, batch.sentences.lengths, batch.nesting)
-            losses["choice_loss"] = choice_loss(chart, encoded.candidate_log_prob, ranks)
+            losses["choice_loss"] = choice_loss(chart, encoded.choices(), ranks)
         if height_threshold is not None:
-            losses["height_loss"] = height_loss(chart, encoded.candidate_log_prob, height_threshold)
+            losses["height_loss"] = height_loss(chart, encoded.choices(), height_threshold)
         return losses
 
 
@@ -430,7 +437,10 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         self, batch: EmbeddedBatch, input_ids: Tensor | None, labels: Tensor, encoding: str
     ) -> FastR2D2ClassifierOutput:
         """The four losses, as far as they have weight, and the logits of ``encoding`` if its task loss has."""
-        self._check_can_train(input_ids)
+        if input_ids is None:
+            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
+        if not (self.config.forced_loss_weight or self.config.chart_loss_weight):
+            raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
         chart_encoding = "heuristic" if encoding == "heuristic" else "chart"
         losses, logits = {}, {}
         if self.config.forced_loss_weight:
@@ -445,12 +455,6 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         loss = self.weighted_sum(**losses)
         return FastR2D2ClassifierOutput(loss, logits.get(encoding), losses.get("lm"), losses.get("tree"))
 
-    def _check_can_train(self, input_ids: Tensor | None) -> None:
-        if input_ids is None:
-            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
-        if not (self.config.forced_loss_weight or self.config.chart_loss_weight):
-            raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
-
     def _encode_chart_to_train(self, batch: EmbeddedBatch, encoding: str) -> tuple[Chart, EncodedChart]:
         """The chart that three of the losses share. The tree loss alone gives the encoder, its teacher, no gradient."""
         teaches_only = not self.config.chart_loss_weight and not self.config.lm_loss_weight
@@ -463,9 +467,10 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
     def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if labels.shape[0] != logits.shape[0]:
             raise ValueError(f"labels must have one row per sentence or pair, {logits.shape[0]}, got {labels.shape[0]}")
-        if labels.dim() == 1 and not labels.is_floating_point() and self.config.num_labels > 1:
-            remedy = f"labels must be in 0 ... {self.config.num_labels - 1}; set num_labels"
-            refuse_rows((labels < 0) | (labels >= self.config.num_labels), "a label outside the classes", remedy)
+        num_labels = self.config.num_labels or 1
+        if labels.dim() == 1 and not labels.is_floating_point() and num_labels > 1:
+            remedy = f"labels must be in 0 ... {num_labels - 1}; set num_labels"
+            refuse_rows((labels < 0) | (labels >= num_labels), "a label outside the classes", remedy)
         return ForSequenceClassificationLoss(labels, logits, self.config)
 
 

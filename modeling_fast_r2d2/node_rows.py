@@ -6,6 +6,8 @@ of a read adds into it, and the backward pass of a write takes its rows out of i
 down, since a scalar goes from each write to the reads and to the write after it.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -83,14 +85,14 @@ class _Store:
 
 class _Write(torch.autograd.Function):
     @staticmethod
-    def forward(context, store: _Store, written: Tensor | None, rows: slice, values: Tensor) -> Tensor:
+    def forward(context: Any, store: _Store, written: Tensor | None, rows: slice, values: Tensor) -> Tensor:
         context.store, context.rows, context.dtype, context.is_first = store, rows, values.dtype, written is None
         store.values[rows] = values
         return values.new_zeros((), dtype=store.values.dtype)
 
     @staticmethod
     @once_differentiable
-    def backward(context, after: Tensor):
+    def backward(context: Any, after: Tensor) -> tuple[None, Tensor | None, None, Tensor]:
         upstream = context.store.gradient[context.rows].to(context.dtype, copy=True)
         if context.is_first:
             context.store.release()
@@ -99,27 +101,27 @@ class _Write(torch.autograd.Function):
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(context, store: _Store, written: Tensor, ids: Tensor) -> Tensor:
+    def forward(context: Any, store: _Store, written: Tensor, ids: Tensor) -> Tensor:
         context.store = store
         context.save_for_backward(ids)
         return store.take(ids)
 
     @staticmethod
     @once_differentiable
-    def backward(context, upstream: Tensor):
+    def backward(context: Any, upstream: Tensor) -> tuple[None, Tensor, None]:
         context.store.add(*context.saved_tensors, upstream)
         return None, upstream.new_zeros(()), None
 
 
 class _All(torch.autograd.Function):
     @staticmethod
-    def forward(context, store: _Store, written: Tensor) -> Tensor:
+    def forward(context: Any, store: _Store, written: Tensor) -> Tensor:
         context.store = store
         return store.values.detach()
 
     @staticmethod
     @once_differentiable
-    def backward(context, upstream: Tensor):
+    def backward(context: Any, upstream: Tensor) -> tuple[None, Tensor]:
         context.store.gradient.add_(upstream)
         return None, upstream.new_zeros(())
 

@@ -52,6 +52,12 @@ class NodeTable:
         projected = torch.cat([table.read(ids) for table in self.projections], -1) if self.projections else None
         return self.composition(self.shared, self.vectors.read(ids), projected)
 
+    def compose_and_score(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+        """`compose` where there are probabilities, since ``tasks`` has ``[CLS]``."""
+        parents, log_prob = self.compose(left, right)
+        assert log_prob is not None
+        return parents, log_prob
+
     def with_children(self, step: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """log p̃ of candidates from log p of their compositions, each ``(cells, candidates)``, by ascending split point.
 

@@ -1,5 +1,7 @@
 """Random numbers of training: Gumbel noise, and dropout that does not hold up training on a CPU."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -48,13 +50,13 @@ class _Masked(torch.autograd.Function):
     """Inputs times a mask times a number. The backward pass keeps one byte per value."""
 
     @staticmethod
-    def forward(context, inputs: Tensor, mask: Tensor, scale: float) -> Tensor:
+    def forward(context: Any, inputs: Tensor, mask: Tensor, scale: float) -> Tensor:
         context.save_for_backward(mask)
         context.scale = scale
         return (inputs * mask).mul_(scale)
 
     @staticmethod
-    def backward(context, upstream: Tensor):
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
         return _Masked.apply(upstream, *context.saved_tensors, context.scale), None, None
 
 

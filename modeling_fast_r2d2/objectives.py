@@ -26,7 +26,7 @@ def language_model_contexts(chart: Chart, nodes: Tensor, ends: Tensor) -> Tensor
 
 def split_probabilities(encoded: EncodedChart) -> Tensor:
     """``(num_cells, window)``: the chart's probability of every candidate, given its cell. Detached."""
-    return encoded.candidate_log_prob.detach().softmax(-1)
+    return encoded.choices().detach().softmax(-1)
 
 
 def expected_counts(chart: Chart, encoded: EncodedChart) -> Tensor:
@@ -67,7 +67,9 @@ def exact_tree_loss(chart: Chart, encoded: EncodedChart, scores: Tensor, composi
     return _mean_per_token(chart, spans[:, 0], -counts[used] * log_prob)
 
 
-def sample_trees(chart: Chart, encoded: EncodedChart, num_samples: int, generator=None) -> Tensor:
+def sample_trees(
+    chart: Chart, encoded: EncodedChart, num_samples: int, generator: torch.Generator | None = None
+) -> Tensor:
     """Trees drawn from the chart, all samples of all sentences at once (paper, Algorithm 2).
 
     Returns:

@@ -1,5 +1,7 @@
 """Parameters by learning rate: encoder and parser are trained together at rates far apart (paper, Section 4.1)."""
 
+from typing import Any
+
 from torch import nn
 
 
@@ -19,7 +21,7 @@ def parameter_groups(
         Dicts with ``params``, ``lr``, ``weight_decay`` and ``name``, which is ``"encoder"`` or ``"parser"``.
     """
     rates = {"encoder": learning_rate, "parser": parser_learning_rate}
-    groups = {
+    groups: dict[tuple[str, float], dict[str, Any]] = {
         (name, decay): {"params": [], "lr": rate, "weight_decay": decay, "name": name}
         for name, rate in rates.items()
         for decay in (weight_decay, 0.0)

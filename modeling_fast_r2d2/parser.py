@@ -1,11 +1,13 @@
 """The top-down parser: one score for every split point (paper, Section 3.1)."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .configuration_fast_r2d2 import FastR2D2Config
 from .lstm import LSTMBackbone
 from .noise import Dropout
 
@@ -18,11 +20,11 @@ class TopDownParser(nn.Module):
     Transformer's output.
     """
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
         size, dropout = config.parser_hidden_size, config.parser_dropout_prob
         self.normalize_split_scores = config.normalize_split_scores
-        self.embeddings = nn.Embedding(config.vocab_size, config.parser_embedding_size, config.pad_token_id)
+        self.embeddings: Any = nn.Embedding(config.vocab_size, config.parser_embedding_size, config.pad_token_id)
         self.backbone = (LSTMBackbone if config.parser_type == "lstm" else TransformerBackbone)(config)
         self.dense = nn.Linear(2 * size, size)
         self.dropout = Dropout(dropout)
@@ -52,7 +54,7 @@ class TopDownParser(nn.Module):
 class TransformerBackbone(nn.Module):
     """Pre-norm Transformer with sinusoidal positions, which know no longest sentence."""
 
-    def __init__(self, config):
+    def __init__(self, config: FastR2D2Config):
         super().__init__()
         size = 2 * config.parser_hidden_size
         self.dense = nn.Linear(config.parser_embedding_size, size)

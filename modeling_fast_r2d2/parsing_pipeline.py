@@ -1,6 +1,8 @@
 """``pipeline("constituency-parsing")``: sentences to trees, in transformers' way."""
 
 import copy
+from collections.abc import Sequence
+from typing import Any
 
 from transformers import Pipeline
 
@@ -33,14 +35,14 @@ class ConstituencyParsingPipeline(Pipeline):
     _load_feature_extractor = False
     _load_processor = False
 
-    def __init__(self, *args, batch_tokens: int | None = None, **kwargs):
+    def __init__(self, *args: Any, batch_tokens: int | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._batch_tokens = batch_tokens
         if self.tokenizer.padding_side != "right":  # batches are padded on this side
             self.tokenizer = copy.deepcopy(self.tokenizer)
             self.tokenizer.padding_side = "right"
 
-    def __call__(self, inputs, *args, batch_tokens: int | None = None, **kwargs):
+    def __call__(self, inputs: Any, *args: Any, batch_tokens: int | None = None, **kwargs: Any) -> Any:
         batch_tokens = self._batch_tokens if batch_tokens is None else batch_tokens
         if isinstance(inputs, list | tuple) and not inputs:
             return []
@@ -53,14 +55,14 @@ class ConstituencyParsingPipeline(Pipeline):
                 results[row] = result
         return results
 
-    def _sanitize_parameters(self, method: str | None = None, **kwargs):
+    def _sanitize_parameters(self, method: str | None = None, **kwargs: Any) -> tuple[dict, dict, dict]:
         if kwargs:
             raise ValueError(
                 f"unknown arguments {', '.join(kwargs)}; constituency-parsing has method, batch_size and batch_tokens"
             )
         return {}, {} if method is None else {"method": check_method(method)}, {}
 
-    def _lengths(self, sentences) -> list[int]:
+    def _lengths(self, sentences: Sequence[str]) -> list[int]:
         for sentence in sentences:
             _check(sentence)
         encoded = self.tokenizer(list(sentences), add_special_tokens=False, return_attention_mask=False, verbose=False)
@@ -95,6 +97,6 @@ class ConstituencyParsingPipeline(Pipeline):
         }
 
 
-def _check(sentence) -> None:
+def _check(sentence: object) -> None:
     if not isinstance(sentence, str):
         raise ValueError(f"a sentence must be a string, got {type(sentence).__name__}")

@@ -1,6 +1,7 @@
 """What all Fast-R2D2 models share: how weights begin, load and are resized, and the parser's trees."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = False  # losses are means, so gradient accumulation has to average them
 
     @torch.no_grad()
-    def _init_weights(self, module):
+    def _init_weights(self, module: nn.Module) -> None:
         """Token embeddings normal with ``initializer_range``, all else as PyTorch's defaults, like the original."""
         if isinstance(module, nn.Linear):
             bound = 1 / math.sqrt(module.in_features)
@@ -43,10 +44,12 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         else:
             super()._init_weights(module)
 
-    def resize_token_embeddings(self, new_num_tokens=None, pad_to_multiple_of=None, mean_resizing=True):
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
         """As in transformers; the parser's own embeddings follow."""
         embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        parser = self.base_model.parser
+        parser: Any = self.base_model.parser
         if parser.embeddings is not embeddings:
             parser.embeddings = self._get_resized_embeddings(
                 parser.embeddings, embeddings.num_embeddings, mean_resizing=mean_resizing
@@ -61,25 +64,30 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         token_type_ids: Tensor | None = None,
         split_scores: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
-        """The parser's trees, without encoding anything; every model has a parser. Arguments and errors as for
-        `FastR2D2Model`; ``split_scores`` take the place of the parser's."""
+        """The parser's trees, without encoding anything; every model has a parser.
+
+        Arguments and errors are those of `FastR2D2Model`; ``split_scores`` take the place of the parser's.
+        """
         sentences = self._read(input_ids, attention_mask)
         nesting = self._nesting(atom_spans, sentences)
-        scores = self.base_model.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
+        parser: Any = self.base_model.parser
+        scores = parser(input_ids, sentences.lengths) if split_scores is None else split_scores
         check_split_scores(scores, sentences)
         ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
         spans = tree_spans(ranks, sentences.lengths, rank_search(self.config.composition_kernels, ranks))
         return FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
 
-    def _read(self, input_ids, attention_mask, inputs_embeds=None) -> Sentences:
+    def _read(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None = None
+    ) -> Sentences:
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
         if inputs_embeds is not None and inputs_embeds.shape[-1] != self.config.hidden_size:
             raise ValueError(f"inputs_embeds must end in {self.config.hidden_size}, got {tuple(inputs_embeds.shape)}")
-        tokens = input_ids if inputs_embeds is None else inputs_embeds
+        tokens: Any = input_ids if inputs_embeds is None else inputs_embeds
         return check_tokens(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
 
-    def _nesting(self, atom_spans, sentences: Sentences) -> Tensor | None:
+    def _nesting(self, atom_spans: Tensor | None, sentences: Sentences) -> Tensor | None:
         if atom_spans is None:
             return None
         check_atom_spans(atom_spans, sentences.lengths)

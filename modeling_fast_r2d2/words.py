@@ -10,8 +10,6 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from .padding import pad_spans
-
 logger = logging.get_logger(__name__)
 
 Span = tuple[int, int]
@@ -160,7 +158,6 @@ def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int
 
 __all__ = [
     "batches_by_length",
-    "pad_spans",
     "replace_dropped_words",
     "tokenize_sentences",
     "tokens_with_pieces",
