@@ -16,9 +16,9 @@ lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 
-# The site, in site/: nothing is fetched, and a broken link or reference is an error.
+# The site, in site/: nothing is fetched, and a broken link or reference is an error (--quiet would pass over it).
 docs: $(VENV)/.installed-docs
-	$(VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
