@@ -4,7 +4,7 @@ VENV ?= .venv
 # torch by its exact version first: a range would make pip weigh builds of several gigabytes.
 INSTALL = $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/parse.py
@@ -15,6 +15,10 @@ test: $(VENV)/.installed-test lint
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
+
+# The site, in site/: nothing is fetched, and a broken link or reference is an error (--quiet would pass over it).
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -28,5 +32,9 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(INSTALL) --editable '.[test]'
 	touch $@
 
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(INSTALL) --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,7 +1,5 @@
 """The bundled checkpoint and the scripts, as a user runs them."""
 
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +8,6 @@ import pytest
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
-
-sys.path.insert(0, str(Path(__file__).parent / "hub"))
-
-from server import Hub  # noqa: E402
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -43,43 +37,6 @@ def test_the_demo_draws_ten_trees_and_prints_their_brackets():
     for sentence, text in zip(sentences, brackets, strict=True):
         assert "".join(BinaryTree.from_brackets(text)[1]) == sentence.replace(" ", "")
     assert "┬" in result.stdout and "10 sentences in" in result.stderr and "sentences/s" in result.stderr
-
-
-def test_the_readmes_pretraining_makes_a_model_that_parses(tmp_path):
-    """On a folder of a user's own files, with the README's options, the vocabulary and number of steps apart."""
-    (tmp_path / "my-texts").mkdir()
-    for name in ("one.txt", "two.txt"):
-        text = "the cat sat on the mat .\na dog ate the old bone , slowly .\n" * 40
-        (tmp_path / "my-texts" / name).write_text(text, encoding="utf-8")
-    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
-    [command] = re.findall(r"python examples/(pretrain.py .* my-texts/ .*)", readme)
-    command = command.replace("my-texts/", str(tmp_path / "my-texts")).replace("runs/mine", str(tmp_path / "run"))
-    command = command.replace("some-other-text.txt", str(tmp_path / "my-texts" / "one.txt"))
-    result = run(*command.split(), "--vocab_size", "60", "--max_steps", "3", "--eval_steps", "2")
-    assert result.returncode == 0, result.stderr
-    assert "validation LM" in result.stdout and "parser:" in (tmp_path / "run" / "trees.txt").read_text()
-    parsed = run("parse.py", "the dog sat .", "--checkpoint", str(tmp_path / "run" / "model"))
-    assert parsed.stdout.replace("(", "").replace(")", "") == "the dog sat .\n", parsed.stderr
-
-
-def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
-    """Its uploads go to a hub of our own."""
-    text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 10
-    hub = Hub()
-    environment = os.environ | {
-        "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_OFFLINE": "0",
-    }  # fmt: skip
-    script = "\n".join(blocks).replace("path/to/", f"{tmp_path}/").replace("runs/", f"{tmp_path}/runs/")
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8",
-                            env=environment)  # fmt: skip
-    hub.close()
-    assert result.returncode == 0, result.stderr
-    assert "\n((((The (old bridge)) ,) " in result.stdout and "•" in result.stdout
-    assert "(0, 6) The old man bought a new car (64,)" in result.stdout and "'score'" in result.stdout
-    assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/films"][-1].keys()
 
 
 def test_the_benchmark_of_planning_prints_its_figures():

@@ -1,7 +1,7 @@
 """A layer that replaces a model's own, for Hugging Face's library `kernels`.
 
 The library finds this package in the folder ``kernels/`` of a checkout, or in a repository on the Hub. It replaces the
-``forward`` of each composition layer of a model::
+``forward`` of each composition layer of a model:
 
     from kernels import LocalLayerRepository, Mode, kernelize, use_kernel_mapping
 

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 
+from ..version import __version__
 from . import convert, evaluate, parse, report
 
 COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": convert}
@@ -13,6 +14,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command. After bad input, or if a file cannot be read or written, it prints one line on standard error and
     exits with code 2."""
     parser = argparse.ArgumentParser(prog="fast-r2d2", description="Parse raw text, and evaluate trees.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, module in COMMANDS.items():
         summary = (module.__doc__ or "").split("\n")[0]

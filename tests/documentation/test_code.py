@@ -1,0 +1,59 @@
+"""The Python code of every page runs, from top to bottom, in a folder of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "hub")]
+
+from pages import PAGES, ROOT, python_blocks  # noqa: E402
+from server import Hub  # noqa: E402
+
+SHARING = ROOT / "docs" / "guides" / "sharing.md"
+WITH_CODE = [page for page in PAGES if python_blocks(page) and page != SHARING]
+
+# Something that a page's code prints.
+PRINTED = {
+    "README.md": "(0, 6) The old man bought a new car (64,)",
+    "index.md": "┌───┴───┐",
+    "parsing.md": "\n((((The (old bridge)) ,) ",
+    "vectors.md": "[[0, 3], [1, 3], [2, 3], [-1, -1]]",
+    "fine_tuning.md": "'score'",
+    "evaluation.md": "'sentence_f1': 100.0",
+    "speed.md": "(2, 64)",
+}
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for block in python_blocks(page):
+        exec(compile(block, str(page), "exec"), names)
+    assert PRINTED[page.name] in capsys.readouterr().out
+
+
+def test_the_readme_begins_with_three_lines_from_text_to_its_tree(capsys):
+    first, readme = python_blocks(ROOT / "README.md")[0], (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len([line for line in first.splitlines() if line]) == 3
+    exec(first, {})
+    drawing = capsys.readouterr().out.rstrip()
+    assert f"```text\n{drawing}\n```" in readme
+
+
+def test_the_code_that_uploads_runs_against_a_hub_of_our_own(tmp_path):
+    hub = Hub()
+    environment = os.environ | {
+        "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_OFFLINE": "0",
+    }  # fmt: skip
+    script = "\n".join(python_blocks(SHARING))
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8", env=environment, cwd=tmp_path
+    )
+    hub.close()
+    assert result.returncode == 0, result.stderr
+    assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/trees"][-1].keys()
