@@ -1,9 +1,11 @@
 """The speed table: what it times, and that it times nothing that is wrong."""
 
 import json
+import queue
 import re
 import shutil
-import time
+import threading
+from types import SimpleNamespace
 
 import encoding_speed
 import pytest
@@ -147,16 +149,44 @@ def test_systems_take_turns_and_the_first_round_does_not_count():
 
 
 def test_long_runs_need_no_round_that_does_not_count(monkeypatch):
-    monkeypatch.setattr(clock, "LONG_RUN_SECONDS", 0.05)
-    calls = []
-    functions = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b") or time.sleep(0.1)}
-    clock.take_turns(functions, 2, "cpu")
+    now, calls = [0.0], []
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def run(name: str, seconds: float) -> None:
+        calls.append(name)
+        now[0] += seconds
+
+    functions = {"a": lambda: run("a", clock.LONG_RUN_SECONDS / 2), "b": lambda: run("b", 2 * clock.LONG_RUN_SECONDS)}
+    times = clock.take_turns(functions, 2, "cpu")
     assert calls == list("ababa")
+    assert (times["a"].median, times["b"].median) == (clock.LONG_RUN_SECONDS / 2, 2 * clock.LONG_RUN_SECONDS)
 
 
-def test_peak_memory_sees_what_a_run_takes():
-    assert clock.peak_memory(lambda: torch.ones(2**26).sum(), "cpu") > 200_000_000  # of 268 MB
-    assert clock.peak_memory(lambda: None, "cpu") < 50_000_000
+def test_peak_memory_is_the_most_that_was_seen_beyond_what_was_there_before(monkeypatch):
+    resident, seen = [300], queue.Queue()
+
+    def read() -> int:
+        value = resident[0]
+        if threading.current_thread() is not threading.main_thread():  # the thread that watches the run
+            seen.put(value)
+        return value
+
+    def run() -> None:
+        for resident[0] in (1000, 400):
+            while seen.get() != resident[0]:
+                pass
+
+    monkeypatch.setattr(clock, "_resident", read)
+    assert clock.peak_memory(run, "cpu") == 700
+    assert clock.peak_memory(lambda: None, "cpu") == 0
+
+
+def test_resident_memory_is_told_in_bytes(tmp_path, monkeypatch):
+    (tmp_path / "statm").write_text("500 25 3 1 0 40 0")  # pages of 4,096 bytes, as Linux writes them
+    monkeypatch.setattr(clock, "Path", lambda path: tmp_path / "statm")
+    assert clock._resident() == 25 * 4096
+    (tmp_path / "statm").unlink()
+    assert clock._resident() == 0
 
 
 def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeypatch):
