@@ -117,7 +117,7 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys):
 
 
 def interrupted(command, after):
-    """Run, and stop when so many steps are done."""
+    """Run, and stop after the given number of steps."""
 
     def stop(self, *arguments, **keywords):
         stop.steps += 1

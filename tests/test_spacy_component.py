@@ -1,4 +1,4 @@
-"""spaCy documents get a tree a sentence over their own tokens, however they are batched, and keep it when saved."""
+"""spaCy documents get one tree per sentence over their own tokens, however they are batched, and keep it when saved."""
 
 import os
 import subprocess

@@ -55,7 +55,7 @@ def weights(model) -> torch.Tensor:
 
 # The language-model loss is a mean over tokens; of batches with different numbers of them the mean is another.
 @pytest.mark.parametrize(("lm_loss_weight", "chosen"), [(0.0, [0, 1, 2, 3]), (1.0, [4, 4, 4, 4])])
-def test_accumulation_is_the_big_batch(rows, tokenizer, tmp_path, lm_loss_weight, chosen):
+def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_path, lm_loss_weight, chosen):
     trained = []
     for size, accumulation in ((4, 1), (2, 2), (1, 4)):
         model = model_of(**CERTAIN, lm_loss_weight=lm_loss_weight)

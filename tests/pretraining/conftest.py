@@ -32,7 +32,7 @@ def corpus(sentences, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(sentences, tmp_path_factory) -> Path:
-    """A vocabulary without the longest word, which so has several pieces."""
+    """A vocabulary without the longest word, which therefore has several pieces."""
     path = tmp_path_factory.mktemp("tokenizer")
     known = [" ".join(word for word in sentence.split() if word != "underold") for sentence in sentences]
     train_tokenizer([*known, ". , ( )", ". , ( )"], vocab_size=200, show_progress=False).save_pretrained(path)

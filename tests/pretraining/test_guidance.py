@@ -57,7 +57,7 @@ def test_settings_become_arguments(guided, teacher):
     assert arguments["lm_trains_choice"] is False and arguments["height_threshold"] == 0.35
 
 
-def test_the_share_of_counts_is_one_of_sentences(teacher):
+def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
     ids = torch.ones(4000, 2, dtype=torch.long)
     batch, guide = {"input_ids": ids, "bounds": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, None)
     rows = asked(guide, Settings("mixed", counts_share=0.3), batch)["chart_rows"]

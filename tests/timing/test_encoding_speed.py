@@ -101,7 +101,7 @@ def test_the_machine_names_its_processor_and_the_libraries_of_both_products():
     assert not blas or blas[0].lower() in text.lower()
 
 
-def test_batches_of_a_size_are_full():
+def test_batches_of_a_given_size_are_full():
     sentences = [[number] for number in range(20)]
     assert full_batches(sentences, 3) == [sentences[3 * number : 3 * number + 3] for number in range(6)]
     assert len(full_batches(sentences, 1)) == MAX_BATCHES and full_batches(sentences, 20) == [sentences]
@@ -229,7 +229,7 @@ def test_the_table_and_its_files(tmp_path, capsys):
     plot(results, tmp_path / "again.png")
 
 
-def test_nothing_but_one_sentence(tmp_path, capsys):
+def test_the_lengths_of_one_sentence_alone(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges --lengths 16 32 64".split()
     encoding_speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])

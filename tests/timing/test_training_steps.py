@@ -27,7 +27,7 @@ def test_bare_products_are_timed():
 
 @pytest.fixture
 def another_checkout(tmp_path) -> Path:
-    """This one's packages, in which pretraining's loss is twice what it should be."""
+    """A copy of this checkout's packages; its pretraining loss is twice the right one."""
     for folder in PACKAGES.values():
         ignored = shutil.ignore_patterns("*.safetensors", "__pycache__")
         shutil.copytree(THIS_CHECKOUT / folder, tmp_path / "another" / folder, ignore=ignored)
