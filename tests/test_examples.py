@@ -34,6 +34,7 @@ def test_the_bundled_checkpoint_is_small_and_loads_with_its_tokenizer():
         bundled_checkpoint("fast-r2d2-huge")
 
 
+@pytest.mark.slow
 def test_the_demo_draws_ten_trees_and_prints_their_brackets():
     result = run("parse.py")
     assert result.returncode == 0, result.stderr
@@ -45,6 +46,7 @@ def test_the_demo_draws_ten_trees_and_prints_their_brackets():
     assert "┬" in result.stdout and "10 sentences in" in result.stderr and "sentences/s" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_readmes_pretraining_makes_a_model_that_parses(tmp_path):
     """On a folder of a user's own files, with the README's options, the vocabulary and number of steps apart."""
     (tmp_path / "my-texts").mkdir()
@@ -62,6 +64,7 @@ def test_the_readmes_pretraining_makes_a_model_that_parses(tmp_path):
     assert parsed.stdout.replace("(", "").replace(")", "") == "the dog sat .\n", parsed.stderr
 
 
+@pytest.mark.slow
 def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
     """Its uploads go to a hub of our own."""
     text = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
@@ -82,11 +85,13 @@ def test_the_readmes_code_runs_from_top_to_bottom(tmp_path):
     assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/films"][-1].keys()
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_planning_prints_its_figures():
     result = run("benchmarks/planning_and_memory.py", "--only", "planning")
     assert result.returncode == 0 and "levels of 500 tokens" in result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_the_training_benchmark_prints_its_figures(tmp_path):
     (tmp_path / "corpus.txt").write_text("the cat sat on the mat\na dog ate the bone slowly\n" * 200, encoding="utf-8")
     arguments = ["--corpus", str(tmp_path / "corpus.txt"), "--size", "tiny", "--vocab_size", "8000", "--repeats", "1"]

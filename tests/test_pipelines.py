@@ -144,6 +144,7 @@ def in_a_clean_process(task: str, folder, inputs: list, tmp_path) -> list[dict]:
     return json.loads(result.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_path):
     parse.save_pretrained(tmp_path / "saved")
     results = in_a_clean_process("constituency-parsing", tmp_path / "saved", SENTENCES, tmp_path)
@@ -155,6 +156,7 @@ def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_p
 PAIRS = [{"text": first, "text_pair": second} for first, second in zip(SENTENCES, SENTENCES[::-1], strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_class", "inputs"), [(FastR2D2ForSequenceClassification, SENTENCES), (FastR2D2ForPairClassification, PAIRS)]
 )

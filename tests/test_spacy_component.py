@@ -163,6 +163,7 @@ def test_attributes_of_another_package_are_not_replaced():
     spacy.tokens.Span.set_extension("labels", getter=ours[2], force=True)
 
 
+@pytest.mark.slow
 def test_the_package_needs_no_spacy():
     script = (
         "import sys; sys.modules['spacy'] = None\n"

@@ -128,6 +128,7 @@ def test_losses_without_weight_are_not_there(checkpoint, glue, tmp_path, monkeyp
     assert result["train_rows"] == 32
 
 
+@pytest.mark.slow
 def test_two_processes_evaluate_as_one_does(checkpoint, glue, tmp_path):
     """50 rows do not divide evenly: the last batch is filled up, which must not count."""
     arguments = ["--tasks", "SST-2", "--data", glue, "--model", checkpoint, *FAST, "--learning_rate", "0"]
@@ -159,6 +160,7 @@ def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_best_model_goes_to_the_hub_with_its_card(checkpoint, glue, tmp_path):
     hub = Hub()
     environment = os.environ | {

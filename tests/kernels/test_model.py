@@ -13,6 +13,7 @@ from modeling_fast_r2d2 import FastR2D2Config
 from modeling_fast_r2d2.fused import fused_kernels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["curve", "not curve"])
 def test_the_model_on_kernels_by_the_interpreter(which):
     """In processes of their own, since Triton reads the variable when kernels are decorated."""
