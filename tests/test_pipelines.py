@@ -23,12 +23,7 @@ from tokenization_fast_r2d2 import tokenize_sentences
 SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all day", "Dogs bark", "a", "He left early"]
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(bundled_checkpoint())
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def parse():
     return pipeline("constituency-parsing", model=bundled_checkpoint(), device="cpu")
 

@@ -24,7 +24,7 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def nlp():
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")

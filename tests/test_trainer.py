@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
 
 from modeling_fast_r2d2 import (
     FastR2D2ForPairClassification,
@@ -21,11 +21,6 @@ TEXTS = [
     "a fine film", "a dull film with a bad plot and a worse end", "great", "bad", "the plot was not bad at all",
     "it rained", "a warm and gripping story about two old friends", "cold", "so it ends", "nobody knows why they left",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(bundled_checkpoint())
 
 
 @pytest.fixture
