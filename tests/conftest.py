@@ -45,9 +45,9 @@ def a_batch() -> dict[str, torch.Tensor]:
     return {"input_ids": ids * mask, "attention_mask": mask}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    """The bundled checkpoint's; not to be changed."""
+    """The bundled checkpoint's."""
     return AutoTokenizer.from_pretrained(bundled_checkpoint())
 
 

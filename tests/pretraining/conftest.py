@@ -41,9 +41,8 @@ def tokenizer_folder(sentences, tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def tokenizer(tokenizer_folder) -> PreTrainedTokenizerFast:
-    """Not to be changed."""
     return AutoTokenizer.from_pretrained(tokenizer_folder)
 
 

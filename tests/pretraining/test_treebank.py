@@ -11,7 +11,7 @@ from pretraining.treebank import EncoderTrees, TreebankScorer, chain_warnings, t
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, tokenize_sentences
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def teacher(tokenizer):
     random = np.random.default_rng(0)
     begins, ends = random.integers(0, 50, (2, len(tokenizer)))
