@@ -205,6 +205,7 @@ def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeyp
         encoding_speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
 
 
+@pytest.mark.slow
 def test_the_table_and_its_files(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges 0 --rounds 1 --lengths 16 32 64 --memory".split()
