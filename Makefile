@@ -1,20 +1,28 @@
-# Both commands set everything up on a fresh machine: an environment in .venv, the package, and what they need.
+# Every command sets up what it needs on a fresh machine: an environment in .venv and the package.
 PYTHON ?= python3
 VENV ?= .venv
 # torch by its exact version first: a range would make pip weigh builds of several gigabytes.
 INSTALL = $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test test-all lint docs clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/parse.py
 
+PYTEST = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
+
+# The tests that take a second or two each.
 test: $(VENV)/.installed-test lint
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
+	$(PYTEST)
+
+# Those marked `slow`, too.
+test-all: $(VENV)/.installed-test lint
+	$(PYTEST) -m ""
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
 
 # The site, in site/: nothing is fetched, and a broken link or reference is an error (--quiet would pass over it).
 docs: $(VENV)/.installed-docs

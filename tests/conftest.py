@@ -1,21 +1,27 @@
-"""Tiny models, built once."""
+"""Tiny models and the bundled one; each test has its own, which it may change."""
 
 import copy
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from transformers import set_seed
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, set_seed
 
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, bundled_checkpoint
 
-# How long an example takes is for benchmarks; examples that share a fixture may, since they do not change it.
+# No deadline: benchmarks measure time. All examples of a test share its fixtures, since they do not change them.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("untimed")
 
 
-@pytest.fixture(scope="session")
-def _tiny_config() -> FastR2D2Config:
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """What a test draws does not depend on the tests that ran before it."""
+    set_seed(0)
+
+
+@pytest.fixture
+def tiny_config() -> FastR2D2Config:
     return FastR2D2Config(
         vocab_size=100, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32,
         window_size=3, parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=2,
@@ -24,22 +30,28 @@ def _tiny_config() -> FastR2D2Config:
 
 
 @pytest.fixture
-def tiny_config(_tiny_config) -> FastR2D2Config:
-    """A test's own, to be changed at will."""
-    return copy.deepcopy(_tiny_config)
-
-
-@pytest.fixture(scope="session")
-def tiny_model(_tiny_config) -> FastR2D2ForPreTraining:
-    """In evaluation mode; not to be changed."""
+def tiny_model(tiny_config) -> FastR2D2ForPreTraining:
+    """In evaluation mode; the same weights in every test."""
     set_seed(0)
-    return FastR2D2ForPreTraining(copy.deepcopy(_tiny_config)).eval()
+    return FastR2D2ForPreTraining(copy.deepcopy(tiny_config)).eval()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def a_batch() -> dict[str, torch.Tensor]:
     """Five sentences of 9, 1, 2, 6 and 9 tokens."""
     lengths = torch.tensor([9, 1, 2, 6, 9])
     mask = (torch.arange(9) < lengths[:, None]).long()
     ids = torch.randint(20, 100, (5, 9), generator=torch.Generator().manual_seed(0))
     return {"input_ids": ids * mask, "attention_mask": mask}
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    """The bundled checkpoint's."""
+    return AutoTokenizer.from_pretrained(bundled_checkpoint())
+
+
+@pytest.fixture
+def model() -> FastR2D2ForPreTraining:
+    """The bundled checkpoint, in evaluation mode."""
+    return FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()

@@ -144,12 +144,12 @@ def test_following_a_choice_yields_one_node_per_split_point():
     scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
     lengths = torch.tensor([10, 1, 6])
     chart = plan_chart(merge_ranks(scores, lengths), lengths, 3)
-    highest = chart.splits.clamp(min=0).gather(1, torch.zeros_like(chart.splits[:, :1]))  # any candidate will do
+    lowest = chart.splits.clamp(min=0).gather(1, torch.zeros_like(chart.splits[:, :1]))  # any candidate will do
     nodes = follow(chart, lambda cells: torch.zeros_like(cells), num_trees=2)
     assert nodes.shape == (2, 17) and torch.equal(nodes[0], nodes[1])
     assert (nodes[0] == -1).nonzero()[:, 0].tolist() == [9, 10, 16]
     splits = torch.arange(17)[nodes[0] >= 0]
-    assert torch.equal(highest[nodes[0][splits] - chart.num_tokens, 0], splits)
+    assert torch.equal(lowest[nodes[0][splits] - chart.num_tokens, 0], splits)
 
 
 def test_window_below_one_is_refused():

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
@@ -20,16 +19,6 @@ from modeling_fast_r2d2.reading import sentences_to_parse  # noqa: E402
 from tokenization_fast_r2d2 import train_tokenizer  # noqa: E402
 
 TEXTS = ["the old man , who sleeps , saw a cat .", "unbelievable !", "he said ( yet ) that it rains"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(bundled_checkpoint())
-
-
-@pytest.fixture(scope="module")
-def model():
-    return FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()
 
 
 def read(tokenizer):
@@ -117,7 +106,7 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys):
 
 
 def interrupted(command, after):
-    """Run, and stop when so many steps are done."""
+    """Run, and stop after the given number of steps."""
 
     def stop(self, *arguments, **keywords):
         stop.steps += 1

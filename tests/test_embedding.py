@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2Model, bundled_checkpoint
 from tokenization_fast_r2d2 import tokenize_sentences
@@ -11,14 +10,9 @@ from tokenization_fast_r2d2 import tokenize_sentences
 TEXTS = ["The unbelievably old cat sat on the mat", "Yes", "It rained all day", "Yes", ""]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def model():
     return FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(bundled_checkpoint())
 
 
 def alone(model, tokenizer, text: str):

@@ -28,6 +28,7 @@ def test_the_bundled_checkpoint_is_small_and_loads_with_its_tokenizer():
         bundled_checkpoint("fast-r2d2-huge")
 
 
+@pytest.mark.slow
 def test_the_demo_draws_ten_trees_and_prints_their_brackets():
     result = run("parse.py")
     assert result.returncode == 0, result.stderr
@@ -39,11 +40,13 @@ def test_the_demo_draws_ten_trees_and_prints_their_brackets():
     assert "┬" in result.stdout and "10 sentences in" in result.stderr and "sentences/s" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_planning_prints_its_figures():
     result = run("benchmarks/planning_and_memory.py", "--only", "planning")
     assert result.returncode == 0 and "levels of 500 tokens" in result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_the_training_benchmark_prints_its_figures(tmp_path):
     (tmp_path / "corpus.txt").write_text("the cat sat on the mat\na dog ate the bone slowly\n" * 200, encoding="utf-8")
     arguments = ["--corpus", str(tmp_path / "corpus.txt"), "--size", "tiny", "--vocab_size", "8000", "--repeats", "1"]

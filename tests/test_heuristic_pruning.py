@@ -70,7 +70,7 @@ def simulate(n: int, window: int):
 
 @settings(max_examples=60)
 @given(lengths=st.lists(st.integers(1, 13), min_size=1, max_size=4), window=st.integers(1, 5))
-def test_a_batch_is_pruned_as_each_sentence_by_the_rules(lengths, window):
+def test_a_batch_is_pruned_as_the_rules_prune_each_sentence(lengths, window):
     tokens = torch.cat([torch.arange(n) for n in lengths]).double()
     leaves = torch.stack([tokens, tokens], dim=1)
     chart, encoded = encode_heuristic(torch.tensor(lengths), leaves, ToyComposition(), None, window)
@@ -94,7 +94,7 @@ def test_a_batch_is_pruned_as_each_sentence_by_the_rules(lengths, window):
         offset += n
 
 
-def test_short_sentences_are_encoded_as_by_the_chart(tiny_model, a_batch):
+def test_short_sentences_are_encoded_as_the_chart_encodes_them(tiny_model, a_batch):
     short = {name: value[[1, 2]] for name, value in a_batch.items()}
     chart = tiny_model.model(**short, encoding="chart")
     heuristic = tiny_model.model(**short, encoding="heuristic")

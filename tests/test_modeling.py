@@ -426,7 +426,14 @@ for auto in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassi
 """
 
 
-@pytest.mark.parametrize("model_class", [FastR2D2ForPreTraining, FastR2D2Model, FastR2D2ForConstituencyParsing])
+@pytest.mark.parametrize(
+    "model_class",
+    [
+        FastR2D2ForPreTraining,
+        pytest.param(FastR2D2Model, marks=pytest.mark.slow),
+        pytest.param(FastR2D2ForConstituencyParsing, marks=pytest.mark.slow),
+    ],
+)
 def test_a_checkpoint_folder_brings_its_code_to_a_process_without_the_package(tiny_model, tmp_path, model_class):
     folder = tmp_path / "checkpoint"
     tiny_model.save_pretrained(folder)

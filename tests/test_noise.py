@@ -10,7 +10,7 @@ from modeling_fast_r2d2.noise import BYTE_VALUES, Dropout
 
 
 @given(p=st.floats(0.004, 0.996), seed=st.integers(0, 99))
-def test_it_drops_as_many_values_and_keeps_the_expectation(p, seed):
+def test_the_given_share_is_dropped_and_the_expectation_kept(p, seed):
     torch.manual_seed(seed)
     inputs = torch.ones(30_001, requires_grad=True)  # not a multiple of the eight values that a word serves
     output = Dropout(p).train()(inputs)
@@ -29,7 +29,7 @@ def test_probabilities_between_two_thresholds_hold_on_average():
     assert abs(shares.mean() - 0.1) < 6 * 0.5 / 256 / 20 + 6 * 0.3 / 64 / 20
 
 
-def test_the_fates_of_values_have_nothing_to_do_with_each_other():
+def test_values_are_dropped_independently_of_each_other():
     torch.manual_seed(0)
     dropped = (Dropout(0.5).train()(torch.ones(2**18)) == 0).double() - 0.5
     for distance in (1, 2, 3, 4, 8, 64):

@@ -23,12 +23,7 @@ from tokenization_fast_r2d2 import tokenize_sentences
 SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all day", "Dogs bark", "a", "He left early"]
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(bundled_checkpoint())
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def parse():
     return pipeline("constituency-parsing", model=bundled_checkpoint(), device="cpu")
 
@@ -144,6 +139,7 @@ def in_a_clean_process(task: str, folder, inputs: list, tmp_path) -> list[dict]:
     return json.loads(result.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_path):
     parse.save_pretrained(tmp_path / "saved")
     results = in_a_clean_process("constituency-parsing", tmp_path / "saved", SENTENCES, tmp_path)
@@ -155,6 +151,7 @@ def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_p
 PAIRS = [{"text": first, "text_pair": second} for first, second in zip(SENTENCES, SENTENCES[::-1], strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_class", "inputs"), [(FastR2D2ForSequenceClassification, SENTENCES), (FastR2D2ForPairClassification, PAIRS)]
 )

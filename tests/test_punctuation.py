@@ -109,7 +109,7 @@ def test_marks_are_sisters_of_the_widest_constituent_beside_them(drawn):
             assert beside == (min(i for i, j in constituents if j == place - 1), place - 1)
 
 
-def test_marks_at_the_end_are_the_higher():
+def test_the_last_mark_is_the_highest():
     tree = put_back(BinaryTree(((0, 1),)), [0, 2, 2], [True, False, False])
     assert tree.brackets("( a b . )".split()) == "(((-LRB- (a b)) .) -RRB-)"
 
@@ -119,5 +119,5 @@ def test_marks_at_the_end_are_the_higher():
     [("(", 0, True), ("-LRB-", 0, True), (")", 0, False), (",", 0, False), ("``", 0, True), ("''", 0, False),
      ('"', 0, True), ('"', 1, False), ('"', 2, True), ("“", 3, True), ("”", 3, False), ("「", 0, True)],
 )  # fmt: skip
-def test_marks_that_belong_to_what_follows(mark, before, opens):
+def test_which_marks_belong_to_the_word_that_follows(mark, before, opens):
     assert is_opening(mark, before) == opens

@@ -5,25 +5,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, pipeline
+from transformers import pipeline
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
 from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
 
 TEXT = 'Mr. Smith, a well-known man, isn\'t "here" (yet) -- he said.'
 LEAVES = 'Mr. Smith , a well-known man , isn\'t " here " ( yet ) -- he said .'.split()
 MARKS = {",", '"', "(", ")", "--", "."}
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(bundled_checkpoint())
-
-
-@pytest.fixture(scope="module")
-def model():
-    return FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()
 
 
 def test_a_text_is_words_and_marks(tokenizer):
@@ -103,11 +92,8 @@ def test_a_bonus_splits_at_marks_first(model, tokenizer):
     assert batched.tree == found.tree
     pipe = pipeline("constituency-parsing", model=model, tokenizer=tokenizer)
     model.config.punctuation, model.config.bounds_bonus = "aside", 1e4
-    try:
-        for result in pipe([text, "a b c d e , f"], batch_size=2)[:1] + [pipe(text)]:
-            assert result["brackets"] == found.tree.brackets(found.leaves) and result["words"] == found.leaves
-    finally:
-        model.config.punctuation, model.config.bounds_bonus = "keep", 0.0
+    for result in pipe([text, "a b c d e , f"], batch_size=2)[:1] + [pipe(text)]:
+        assert result["brackets"] == found.tree.brackets(found.leaves) and result["words"] == found.leaves
 
 
 def test_pieces_keep_their_words_numbers(model, tokenizer):

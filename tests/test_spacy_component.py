@@ -1,4 +1,4 @@
-"""spaCy documents get a tree a sentence over their own tokens, however they are batched, and keep it when saved."""
+"""spaCy documents get one tree per sentence over their own tokens, however they are batched, and keep it when saved."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def nlp():
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
@@ -163,6 +163,7 @@ def test_attributes_of_another_package_are_not_replaced():
     spacy.tokens.Span.set_extension("labels", getter=ours[2], force=True)
 
 
+@pytest.mark.slow
 def test_the_package_needs_no_spacy():
     script = (
         "import sys; sys.modules['spacy'] = None\n"

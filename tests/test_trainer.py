@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
 
 from modeling_fast_r2d2 import (
     FastR2D2ForPairClassification,
@@ -21,11 +21,6 @@ TEXTS = [
     "a fine film", "a dull film with a bad plot and a worse end", "great", "bad", "the plot was not bad at all",
     "it rained", "a warm and gripping story about two old friends", "cold", "so it ends", "nobody knows why they left",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(bundled_checkpoint())
 
 
 @pytest.fixture
@@ -55,7 +50,7 @@ def weights(model) -> torch.Tensor:
 
 # The language-model loss is a mean over tokens; of batches with different numbers of them the mean is another.
 @pytest.mark.parametrize(("lm_loss_weight", "chosen"), [(0.0, [0, 1, 2, 3]), (1.0, [4, 4, 4, 4])])
-def test_accumulation_is_the_big_batch(rows, tokenizer, tmp_path, lm_loss_weight, chosen):
+def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_path, lm_loss_weight, chosen):
     trained = []
     for size, accumulation in ((4, 1), (2, 2), (1, 4)):
         model = model_of(**CERTAIN, lm_loss_weight=lm_loss_weight)

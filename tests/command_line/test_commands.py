@@ -39,6 +39,7 @@ def test_lines_of_any_kind_keep_their_count_and_order(capsys, tmp_path):
         assert out[0].replace("(", "").replace(")", "") == "The cat sat ." and out[5].count("-LRB-") == 1
 
 
+@pytest.mark.slow
 def test_standard_input_and_the_exit_code():
     command = [sys.executable, "-m", "modeling_fast_r2d2.command_line", "parse"]
     result = subprocess.run([*command, "-"], input="a cat sat\n\n", capture_output=True, text=True, encoding="utf-8")

@@ -61,6 +61,7 @@ def kill_one_process(launcher: subprocess.Popen, output: Path) -> None:
     os.kill(int(children[-1]), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_two_processes_one_of_them_killed_write_what_one_writes(corpus, by_one, tmp_path):
     first = launch(corpus, tmp_path)
     kill_one_process(first, tmp_path)

@@ -59,6 +59,7 @@ def accuracy(folder: Path, rows: Path, encoding: str) -> float:
     return right / len(lines)
 
 
+@pytest.mark.slow
 def test_the_best_epochs_model_has_the_scores_that_are_reported(output, glue, capsys):
     results = [results_of(output, task) for task in ("SST-2", "RTE")]
     assert [result["task"] for result in results] == ["SST-2", "RTE"]
@@ -73,6 +74,7 @@ def test_the_best_epochs_model_has_the_scores_that_are_reported(output, glue, ca
     assert not (output / "SST-2" / "model" / "training_args.bin").exists()  # a pickle
 
 
+@pytest.mark.slow
 def test_the_card_says_what_the_results_say(output):
     card = (output / "RTE" / "model" / "README.md").read_text()
     best = results_of(output, "RTE")["best"]
@@ -80,6 +82,7 @@ def test_the_card_says_what_the_results_say(output):
     assert "nyu-mll/glue" in card and '"text_pair"' in card
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(checkpoint, glue, tmp_path):
     first, second, other = (
         run(checkpoint, glue, tmp_path / name, "--num_train_epochs", "1", "--seed", seed)[0]["best"]
@@ -90,12 +93,14 @@ def test_the_same_seed_gives_the_same_numbers(checkpoint, glue, tmp_path):
     assert timeless[0] == timeless[1] != timeless[2]
 
 
+@pytest.mark.slow
 def test_last_weights_come_with_their_own_scores(checkpoint, glue, tmp_path):
     [result] = run(checkpoint, glue, tmp_path, "--load_best_model_at_end", "False", "--num_train_epochs", "2")
     assert result["best"] == result["epochs"][-1] and result["chosen_by"] is None
     assert "those of the last epoch" in (tmp_path / "SST-2" / "model" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_newest_checkpoint_of_each_task_goes_on(checkpoint, glue, output, tmp_path):
     shutil.copytree(output / "SST-2", tmp_path / "SST-2")
     for folder in (tmp_path / "SST-2").glob("checkpoint-*"):
@@ -106,6 +111,7 @@ def test_the_newest_checkpoint_of_each_task_goes_on(checkpoint, glue, output, tm
     assert [epoch["dev_chart_loss"] for epoch in again["epochs"]] == [e["dev_chart_loss"] for e in first["epochs"]]
 
 
+@pytest.mark.slow
 def test_a_head_of_other_classes_is_not_taken_over(output):
     for source, task in (("RTE", "RTE"), ("RTE", "MNLI"), ("SST-2", "CoLA")):
         options = GlueOptions([task], model=str(output / source / "model"))
@@ -128,6 +134,7 @@ def test_losses_without_weight_are_not_there(checkpoint, glue, tmp_path, monkeyp
     assert result["train_rows"] == 32
 
 
+@pytest.mark.slow
 def test_two_processes_evaluate_as_one_does(checkpoint, glue, tmp_path):
     """50 rows do not divide evenly: the last batch is filled up, which must not count."""
     arguments = ["--tasks", "SST-2", "--data", glue, "--model", checkpoint, *FAST, "--learning_rate", "0"]
@@ -159,6 +166,7 @@ def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_best_model_goes_to_the_hub_with_its_card(checkpoint, glue, tmp_path):
     hub = Hub()
     environment = os.environ | {

@@ -39,7 +39,7 @@ def test_unknown_parts_are_found_as_an_expression_finds_them(drawn):
     assert SpelledWords(words).starts(parts) == by_expression(words, parts)
 
 
-def test_many_unknown_leaves_take_no_time():
+def test_ten_thousand_unknown_leaves_are_aligned():
     gold = parse_brackets("(S " + " ".join(["(NN abcdefgh)"] * 10_000) + ")")
     unknown = parse_brackets("(S " + " ".join(["(X [UNK])"] * 10_000) + ")")
     [found], _ = align([unknown], [gold])

@@ -194,7 +194,7 @@ def test_chains_are_told_by_how_many_spans_reach_an_end():
 
 
 def test_deep_trees_are_scored_in_linear_time(monkeypatch):
-    """Spans are collected once for a use, not once for a constituent."""
+    """Spans are collected once per use, not once per constituent."""
     depth, collected = 3000, []
     text = "(S (NN a) " * depth + "(NN b)" + ")" * depth
     tree = parse_brackets(text)

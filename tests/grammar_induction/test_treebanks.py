@@ -34,7 +34,7 @@ CTB = """<DOC>
 """
 
 
-def test_published_files_of_several_lines_a_tree(tmp_path):
+def test_published_files_of_several_lines_per_tree(tmp_path):
     (tmp_path / "wsj_2201.mrg").write_text(PTB, encoding="utf-8")
     first, second = read_treebank(tmp_path / "wsj_2201.mrg")
     assert first.words == ("Mr.", "Vinken", "is", "chairman") and second.words == ("The", "cat", "sleeps")

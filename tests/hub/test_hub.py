@@ -120,6 +120,7 @@ def outputs(folders: dict[str, Path]) -> dict[str, list]:
     return found
 
 
+@pytest.mark.slow
 def test_every_class_goes_up_and_comes_down_with_its_code(hub, folders, tmp_path):
     run(hub, tmp_path / "sender", UPLOAD, *folders.values())
     expected = outputs(folders)
@@ -131,6 +132,7 @@ def test_every_class_goes_up_and_comes_down_with_its_code(hub, folders, tmp_path
             torch.testing.assert_close(torch.tensor(values), expected[name])
 
 
+@pytest.mark.slow
 def test_an_interrupted_upload_goes_on_when_repeated(hub, folders, tmp_path):
     folder, name = folders["FastR2D2Model"], "user/FastR2D2Model"
     hub.fail_commits = 1
@@ -146,7 +148,7 @@ def test_an_interrupted_upload_goes_on_when_repeated(hub, folders, tmp_path):
 DOWNLOAD = "import sys, modeling_fast_r2d2; print(modeling_fast_r2d2.download(sys.argv[1]))"
 
 
-@pytest.mark.parametrize("path", ["model.safetensors", "parser.py"])
+@pytest.mark.parametrize("path", ["parser.py", pytest.param("model.safetensors", marks=pytest.mark.slow)])
 def test_a_download_with_another_hash_is_refused_and_not_kept(hub, folders, tmp_path, path):
     folder, name = folders["FastR2D2Model"], "user/FastR2D2Model"
     files = {file.name: file.read_bytes() for file in folder.iterdir()}
@@ -173,6 +175,7 @@ print(json.dumps([result["brackets"] for result in parse(json.loads(sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_a_parsing_pipeline_goes_up_and_comes_down(hub, tmp_path):
     import transformers
 
@@ -189,6 +192,7 @@ PRETRAIN = "import runpy, sys; sys.argv = sys.argv[1:]; sys.path[0] = sys.argv[0
 )
 
 
+@pytest.mark.slow
 def test_pretraining_reads_a_corpus_by_its_hub_name_and_uploads_what_it_made(hub, tmp_path):
     splits = "  - split: train\n    path: raw/train-*\n"
     hub.repos["datasets/user/texts"] = [{
@@ -213,6 +217,7 @@ print(json.dumps({name: rows.to_list() for name, rows in read_task(find_task("RT
 """
 
 
+@pytest.mark.slow
 def test_glue_is_read_by_its_hub_name(hub, tmp_path):
     rows = [{"sentence1": "a cat", "sentence2": "an animal", "label": 0, "idx": 0},
             {"sentence1": "a cat", "sentence2": "a dog", "label": 1, "idx": 1}]  # fmt: skip

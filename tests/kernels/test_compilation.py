@@ -91,7 +91,7 @@ def compile_launch(kernel: Callable, args: tuple, options: dict, capability: int
 
 
 def resources(compiled, folder) -> dict[str, int]:
-    """Registers a thread, bytes of stack a thread (what was spilled), bytes of shared memory a program."""
+    """Registers per thread, bytes of stack per thread (for spilled registers), bytes of shared memory per program."""
     path = folder / "kernel.cubin"
     path.write_bytes(compiled.asm["cubin"])
     command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", str(path)]

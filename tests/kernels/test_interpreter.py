@@ -10,6 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_ops_equal_their_references_in_the_interpreter():
     pytest.importorskip("triton")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]

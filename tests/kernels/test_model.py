@@ -13,9 +13,10 @@ from modeling_fast_r2d2 import FastR2D2Config
 from modeling_fast_r2d2.fused import fused_kernels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["curve", "not curve"])
 def test_the_model_on_kernels_by_the_interpreter(which):
-    """In its own process, since Triton reads the variable when kernels are decorated; two, since they take minutes."""
+    """In processes of their own, since Triton reads the variable when kernels are decorated."""
     path = Path(__file__).with_name("model_on_kernels.py")
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [

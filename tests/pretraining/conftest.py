@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "examples")]
 
 from driver import CONTEXT  # noqa: E402
-from tokenization_fast_r2d2 import train_tokenizer  # noqa: E402
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining  # noqa: E402
+from tokenization_fast_r2d2 import task_token_ids, train_tokenizer  # noqa: E402
 
 CONTEXT.set_forkserver_preload(["pretrain", "driver"])
 
@@ -32,11 +34,26 @@ def corpus(sentences, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(sentences, tmp_path_factory) -> Path:
-    """A vocabulary without the longest word, which so has several pieces."""
+    """A vocabulary without the longest word, which therefore has several pieces."""
     path = tmp_path_factory.mktemp("tokenizer")
     known = [" ".join(word for word in sentence.split() if word != "underold") for sentence in sentences]
     train_tokenizer([*known, ". , ( )", ". , ( )"], vocab_size=200, show_progress=False).save_pretrained(path)
     return path
+
+
+@pytest.fixture
+def tokenizer(tokenizer_folder) -> PreTrainedTokenizerFast:
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture
+def model(tokenizer) -> FastR2D2ForPreTraining:
+    """In training mode, with charts of window 2."""
+    config = FastR2D2Config(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, window_size=2, **task_token_ids(tokenizer),
+    )  # fmt: skip
+    return FastR2D2ForPreTraining(config).train()
 
 
 SMALL_MODEL = "hidden_size=16,intermediate_size=32,num_attention_heads=2,parser_embedding_size=8,parser_hidden_size=8"

@@ -1,5 +1,5 @@
 """Runs `examples/pretrain.py` in a process of its own that can be killed at a chosen moment, and in several that work
-together. A server that has imported everything forks them, so that each costs a second."""
+together. A server that has imported everything forks them, so that each costs about a second."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ _outputs: list[str] = []
 
 
 def pretrain(arguments: list[str], at: tuple[str, int, str] | None = None, num_processes: int = 1) -> list[int]:
-    """Run to the end; exit codes, one a process. What was printed is in `last_output`.
+    """Run to the end, and return one exit code per process. `last_output` has the text that was printed.
 
     Args:
         at: ``(what, n, event)``: at the n-th step (``"step"``) or just before the n-th checkpoint gets its name

@@ -1,6 +1,5 @@
 import pytest
 from accelerate import Accelerator
-from transformers import AutoTokenizer
 
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints, find_damage
@@ -114,11 +113,6 @@ def test_saving_again_replaces(checkpoints):
     assert (checkpoints.newest_good() / "weights").read_text() == "uno"
     assert find_damage(checkpoints.newest_good()) is None
     assert names(checkpoints) == ["checkpoint-000000001"]
-
-
-@pytest.fixture
-def tokenizer(tokenizer_folder):
-    return AutoTokenizer.from_pretrained(tokenizer_folder)
 
 
 def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):

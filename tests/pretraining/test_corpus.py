@@ -11,11 +11,6 @@ from pretraining.texts import read_texts
 from tokenization_fast_r2d2 import train_tokenizer
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_folder):
-    return AutoTokenizer.from_pretrained(tokenizer_folder)
-
-
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus, count_units
 from pretraining.options import DataOptions
@@ -18,11 +17,6 @@ from tokenization_fast_r2d2 import train_tokenizer
 WORDS = st.sampled_from(["the", "cat", "sleeps", "underold", "and"])
 MARKS = st.sampled_from([",", ".", "(", ")"])
 SENTENCES = st.lists(st.lists(WORDS | MARKS, min_size=1, max_size=8), max_size=5)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_folder):
-    return AutoTokenizer.from_pretrained(tokenizer_folder)
 
 
 def slow_counts(sentences, tokenizer, keep_punctuation):

@@ -4,28 +4,13 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from transformers import AutoTokenizer
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import BinaryTree
 from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.batches import Limits
 from pretraining.evaluation import draw_trees, read_gold_trees, unigram_figures, validation_losses
 from pretraining.treebank import TreebankScorer
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids, tokenize_sentences
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_folder):
-    return AutoTokenizer.from_pretrained(tokenizer_folder)
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
-    config = FastR2D2Config(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, **task_token_ids(tokenizer),
-    )  # fmt: skip
-    return FastR2D2ForPreTraining(config)
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, tokenize_sentences
 
 
 def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.batches import Step
@@ -57,7 +56,7 @@ def test_settings_become_arguments(guided, teacher):
     assert arguments["lm_trains_choice"] is False and arguments["height_threshold"] == 0.35
 
 
-def test_the_share_of_counts_is_one_of_sentences(teacher):
+def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
     ids = torch.ones(4000, 2, dtype=torch.long)
     batch, guide = {"input_ids": ids, "bounds": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, None)
     rows = asked(guide, Settings("mixed", counts_share=0.3), batch)["chart_rows"]
@@ -90,8 +89,7 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
         assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))
 
 
-def test_batches_know_where_punctuation_stood(tokenizer_folder):
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+def test_batches_know_where_punctuation_stood(tokenizer):
     features = [
         {"input_ids": [1, 2, 3], "bounds": [1]},
         {"input_ids": [1, 2, 3, 4], "bounds": [0, 2]},

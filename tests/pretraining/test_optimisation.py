@@ -24,7 +24,6 @@ def test_each_group_is_clipped_by_its_own_norm(tiny_model, optimizer):
     assert torch.cat([g.flatten() for g in encoder]).norm() == pytest.approx(1, rel=1e-4)
     parser = next(g["params"][0].grad for g in optimizer.param_groups if g["name"] == "parser")
     assert torch.equal(parser.flatten()[:1], before["parser"].flatten()[:1])
-    optimizer.zero_grad()
 
 
 def test_a_forgotten_group_begins_afresh(tiny_config):

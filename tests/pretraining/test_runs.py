@@ -77,8 +77,11 @@ def test_a_checkpoint_is_a_model_folder(whole_run):
     )
 
 
+OTHER_KILLS = [[("step", 2)], [("publish", 2)], [("step", 10), ("publish", 1), ("step", 1)]]
+
+
 @pytest.mark.parametrize(
-    "kills", [[("step", 2)], [("step", 5)], [("publish", 2)], [("step", 10), ("publish", 1), ("step", 1)]]
+    "kills", [[("step", 5)], *(pytest.param(kills, marks=pytest.mark.slow) for kills in OTHER_KILLS)]
 )
 def test_a_run_that_was_killed_ends_with_the_same_weights(options, whole_run, tmp_path, kills):
     arguments = [*options, "--output_dir", str(tmp_path / "run")]
@@ -88,6 +91,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(options, whole_run, tm
     assert_same_weights(tmp_path / "run", whole_run)
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
     arguments = [*options, "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 5, "SIGTERM")) == [0]
@@ -98,6 +102,7 @@ def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
     assert_same_weights(tmp_path / "run", whole_run)
 
 
+@pytest.mark.slow
 def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path):
     arguments = [*options, "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 8, "SIGKILL")) == [-9]
@@ -109,6 +114,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path
     assert_same_weights(tmp_path / "run", whole_run)
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     """The better it knows its corpus, the worse it does on words that are rare there; killed and started again, too."""
     (tmp_path / "other.txt").write_text("underold underold underold and and\n" * 5)
@@ -134,6 +140,7 @@ def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     assert f"| validation LM loss, nats per token | {best['validation_lm_loss']:.3f} |" in card
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_processes, share, accumulation", [(2, 16, 1), (2, 8, 2), (1, 16, 2)])
 def test_neither_processes_nor_accumulation_change_the_weights(options, tmp_path, num_processes, share, accumulation):
     options = [o + NO_CHANCE if "hidden_size" in o else o for o in options]
@@ -147,6 +154,7 @@ def test_neither_processes_nor_accumulation_change_the_weights(options, tmp_path
     assert max((before[name] - after[name]).abs().max() for name in before) < 1e-5
 
 
+@pytest.mark.slow
 def test_several_processes_go_on_as_one_run(options, tmp_path):
     whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*options, *whole], num_processes=2) == [0, 0]
@@ -155,6 +163,7 @@ def test_several_processes_go_on_as_one_run(options, tmp_path):
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
+@pytest.mark.slow
 def test_steps_that_are_not_finite_are_left_out_until_they_are_too_many(options, tmp_path):
     arguments = [*options, "--num_train_epochs", "20", "--save_steps", "3", "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 5, "nan")) == [2]
@@ -165,6 +174,7 @@ def test_steps_that_are_not_finite_are_left_out_until_they_are_too_many(options,
     assert all(value.isfinite().all() for value in model.values())
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_where_it_was_killed(options, tmp_path):
     options = [*options, "--streaming", "--max_steps", "10", "--shuffle_buffer", "70"]
     whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
@@ -175,6 +185,7 @@ def test_a_stream_goes_on_where_it_was_killed(options, tmp_path):
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
+@pytest.mark.slow
 def test_streams_of_unlike_length_end_together(options, tmp_path):
     lines = [*["the old man walks"] * 21, "the cat"]
     (tmp_path / "few.txt").write_text("\n".join(lines), encoding="utf-8")
@@ -183,7 +194,8 @@ def test_streams_of_unlike_length_end_together(options, tmp_path):
     assert pretrain([*options, *limits, "--output_dir", str(tmp_path / "run")], num_processes=3) == [0, 0, 0]
 
 
-def test_a_recipe_goes_on_to_the_bit(options, tmp_path):
+@pytest.mark.slow
+def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     """Killed where stages with other batches begin, after 4 and 10 steps, just saved."""
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]), encoding="utf-8")
     arguments = ["--recipe", str(tmp_path / "recipe.yaml"), *options[2:], "--save_steps", "2"]
@@ -213,7 +225,8 @@ def test_a_recipe_goes_on_to_the_bit(options, tmp_path):
     assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output_dir", str(tmp_path / "other")])
 
 
-def test_everything_at_once(options, tmp_path, sentences):
+@pytest.mark.slow
+def test_many_options_work_together(options, tmp_path, sentences):
     """bf16, checkpointing, validation, a treebank, gzip, own vocabulary, another tracker."""
     with gzip.open(tmp_path / "c.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(sentences))
@@ -242,6 +255,7 @@ def test_everything_at_once(options, tmp_path, sentences):
     )
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_another_ones_weights(options, whole_run, tmp_path):
     arguments = [o for o in options if "hidden_size" not in o and o != "--config_overrides"]
     arguments += ["--model", str(whole_run / "model"), "--max_steps", "1", "--output_dir", str(tmp_path / "run")]
@@ -288,6 +302,7 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_best_weights_need_something_to_be_best_by(options, tmp_path):
     assert pretrain([*options, "--output_dir", str(tmp_path / "run"), "--metric_for_best_model", "f1"]) == [2]
     assert "--metric_for_best_model f1 needs --treebank" in last_output() and not (tmp_path / "run").exists()
@@ -312,6 +327,7 @@ def test_a_tokenizer_must_fit_the_model(options, whole_run, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_corpus_that_has_changed_is_noticed(options, corpus, tmp_path):
     mine = tmp_path / "mine.txt"
     shutil.copy(corpus, mine)

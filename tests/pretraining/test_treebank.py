@@ -3,30 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.count_teacher import CountTeacher, UnitCounts
 from pretraining.treebank import EncoderTrees, TreebankScorer, chain_warnings, tree_figures
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids, tokenize_sentences
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, tokenize_sentences
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_folder):
-    return AutoTokenizer.from_pretrained(tokenizer_folder)
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
-    config = FastR2D2Config(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, window_size=2, **task_token_ids(tokenizer),
-    )  # fmt: skip
-    return FastR2D2ForPreTraining(config).train()
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def teacher(tokenizer):
     random = np.random.default_rng(0)
     begins, ends = random.integers(0, 50, (2, len(tokenizer)))

@@ -1,9 +1,11 @@
 """The speed table: what it times, and that it times nothing that is wrong."""
 
 import json
+import queue
 import re
 import shutil
-import time
+import threading
+from types import SimpleNamespace
 
 import encoding_speed
 import pytest
@@ -99,7 +101,7 @@ def test_the_machine_names_its_processor_and_the_libraries_of_both_products():
     assert not blas or blas[0].lower() in text.lower()
 
 
-def test_batches_of_a_size_are_full():
+def test_batches_of_a_given_size_are_full():
     sentences = [[number] for number in range(20)]
     assert full_batches(sentences, 3) == [sentences[3 * number : 3 * number + 3] for number in range(6)]
     assert len(full_batches(sentences, 1)) == MAX_BATCHES and full_batches(sentences, 20) == [sentences]
@@ -147,16 +149,44 @@ def test_systems_take_turns_and_the_first_round_does_not_count():
 
 
 def test_long_runs_need_no_round_that_does_not_count(monkeypatch):
-    monkeypatch.setattr(clock, "LONG_RUN_SECONDS", 0.05)
-    calls = []
-    functions = {"a": lambda: calls.append("a"), "b": lambda: calls.append("b") or time.sleep(0.1)}
-    clock.take_turns(functions, 2, "cpu")
+    now, calls = [0.0], []
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def run(name: str, seconds: float) -> None:
+        calls.append(name)
+        now[0] += seconds
+
+    functions = {"a": lambda: run("a", clock.LONG_RUN_SECONDS / 2), "b": lambda: run("b", 2 * clock.LONG_RUN_SECONDS)}
+    times = clock.take_turns(functions, 2, "cpu")
     assert calls == list("ababa")
+    assert (times["a"].median, times["b"].median) == (clock.LONG_RUN_SECONDS / 2, 2 * clock.LONG_RUN_SECONDS)
 
 
-def test_peak_memory_sees_what_a_run_takes():
-    assert clock.peak_memory(lambda: torch.ones(2**26).sum(), "cpu") > 200_000_000  # of 268 MB
-    assert clock.peak_memory(lambda: None, "cpu") < 50_000_000
+def test_peak_memory_is_the_most_that_was_seen_beyond_what_was_there_before(monkeypatch):
+    resident, seen = [300], queue.Queue()
+
+    def read() -> int:
+        value = resident[0]
+        if threading.current_thread() is not threading.main_thread():  # the thread that watches the run
+            seen.put(value)
+        return value
+
+    def run() -> None:
+        for resident[0] in (1000, 400):
+            while seen.get() != resident[0]:
+                pass
+
+    monkeypatch.setattr(clock, "_resident", read)
+    assert clock.peak_memory(run, "cpu") == 700
+    assert clock.peak_memory(lambda: None, "cpu") == 0
+
+
+def test_resident_memory_is_told_in_bytes(tmp_path, monkeypatch):
+    (tmp_path / "statm").write_text("500 25 3 1 0 40 0")  # pages of 4,096 bytes, as Linux writes them
+    monkeypatch.setattr(clock, "Path", lambda path: tmp_path / "statm")
+    assert clock._resident() == 25 * 4096
+    (tmp_path / "statm").unlink()
+    assert clock._resident() == 0
 
 
 def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeypatch):
@@ -175,6 +205,7 @@ def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeyp
         encoding_speed.main(["--corpus", "any", "--size", "tiny", "--device", "cpu"])
 
 
+@pytest.mark.slow
 def test_the_table_and_its_files(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges 0 --rounds 1 --lengths 16 32 64 --memory".split()
@@ -199,7 +230,7 @@ def test_the_table_and_its_files(tmp_path, capsys):
     plot(results, tmp_path / "again.png")
 
 
-def test_nothing_but_one_sentence(tmp_path, capsys):
+def test_the_lengths_of_one_sentence_alone(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("\n".join(LINES), encoding="utf-8")
     options = "--size tiny --device cpu --sentences 3 --ranges --lengths 16 32 64".split()
     encoding_speed.main(["--corpus", str(tmp_path / "corpus.txt"), *options])

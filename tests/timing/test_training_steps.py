@@ -27,7 +27,7 @@ def test_bare_products_are_timed():
 
 @pytest.fixture
 def another_checkout(tmp_path) -> Path:
-    """This one's packages, in which pretraining's loss is twice what it should be."""
+    """A copy of this checkout's packages; its pretraining loss is twice the right one."""
     for folder in PACKAGES.values():
         ignored = shutil.ignore_patterns("*.safetensors", "__pycache__")
         shutil.copytree(THIS_CHECKOUT / folder, tmp_path / "another" / folder, ignore=ignored)
@@ -38,6 +38,7 @@ def another_checkout(tmp_path) -> Path:
     return tmp_path / "another"
 
 
+@pytest.mark.slow
 def test_a_worker_runs_the_code_of_its_checkout(another_checkout, tmp_path, tiny_config, a_batch):
     torch.save([a_batch] * 3, tmp_path / "batches.pt")
     fields = {name: getattr(tiny_config, name) for name in (
@@ -88,6 +89,7 @@ def test_each_size_has_its_usual_batches_and_threads():
     assert (given.sentences, given.tokens, given.threads, given.repeats) == (512, 99, [1, 3], 2)
 
 
+@pytest.mark.slow
 def test_two_checkouts_are_compared_in_one_run(another_checkout, tmp_path):
     (tmp_path / "corpus.txt").write_text(LINES, encoding="utf-8")
     command = [sys.executable, str(BENCHMARKS / "training.py"), "--corpus", str(tmp_path / "corpus.txt")]

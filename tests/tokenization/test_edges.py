@@ -13,7 +13,7 @@ from tokenization_fast_r2d2 import (
 TEXTS = ["The cat sat on the mat."] * 3
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tokenizer():
     return train_tokenizer(TEXTS, vocab_size=60, min_frequency=1, show_progress=False)
 

@@ -40,7 +40,7 @@ ODD_TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tokenizer():
     return train_tokenizer(TEXTS, vocab_size=120, min_frequency=1, show_progress=False)
 
