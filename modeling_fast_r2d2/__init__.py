@@ -23,6 +23,7 @@ from .parameter_groups import parameter_groups
 from .parsing.tree_parser import TreeParser
 from .parsing_pipeline import ConstituencyParsingPipeline
 from .trees import BinaryTree
+from .version import __version__
 
 FastR2D2Config.register_for_auto_class()
 AutoConfig.register("fast_r2d2", FastR2D2Config)
@@ -48,6 +49,7 @@ __all__ = [
     "FastR2D2Model",
     "FastR2D2PreTrainedModel",
     "TreeParser",
+    "__version__",
     "bundled_checkpoint",
     "download",
     "parameter_groups",
