@@ -44,6 +44,7 @@ def test_the_readme_begins_with_three_lines_from_text_to_its_tree(capsys):
     assert f"```text\n{drawing}\n```" in readme
 
 
+@pytest.mark.slow
 def test_the_code_that_uploads_runs_against_a_hub_of_our_own(tmp_path):
     hub = Hub()
     environment = os.environ | {

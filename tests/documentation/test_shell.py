@@ -51,6 +51,7 @@ def test_the_drawn_tree_is_what_its_command_makes(capsys):
     assert (ROOT / "docs" / "tree.svg").read_text(encoding="utf-8") == drawn
 
 
+@pytest.mark.slow
 def test_the_pretraining_of_the_readme_makes_a_model_that_parses(tmp_path):
     """On a folder of a user's own files, with the README's options, the vocabulary and number of steps apart."""
     (tmp_path / "my-texts").mkdir()
