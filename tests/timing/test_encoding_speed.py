@@ -176,7 +176,7 @@ def test_peak_memory_is_the_most_that_was_seen_beyond_what_was_there_before(monk
             while seen.get() != resident[0]:
                 pass
 
-    monkeypatch.setattr(clock, "_resident", read)
+    monkeypatch.setattr(clock, "_resident_bytes", read)
     assert clock.peak_memory(run, "cpu") == 700
     assert clock.peak_memory(lambda: None, "cpu") == 0
 
@@ -184,9 +184,9 @@ def test_peak_memory_is_the_most_that_was_seen_beyond_what_was_there_before(monk
 def test_resident_memory_is_told_in_bytes(tmp_path, monkeypatch):
     (tmp_path / "statm").write_text("500 25 3 1 0 40 0")  # pages of 4,096 bytes, as Linux writes them
     monkeypatch.setattr(clock, "Path", lambda path: tmp_path / "statm")
-    assert clock._resident() == 25 * 4096
+    assert clock._resident_bytes() == 25 * 4096
     (tmp_path / "statm").unlink()
-    assert clock._resident() == 0
+    assert clock._resident_bytes() == 0
 
 
 def test_a_wrong_reference_case_stops_before_any_time_is_taken(tmp_path, monkeypatch):
