@@ -32,6 +32,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from distillation.teachers import FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
+from modeling_fast_r2d2.checkpoints import find_checkpoint
 from modeling_fast_r2d2.grammar_induction import score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
@@ -117,8 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
         folder = Path(settings.output_dir)
         settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
     set_seed(settings.seed)
-    tokenizer = AutoTokenizer.from_pretrained(options.student)
-    student = FastR2D2ForConstituencyParsing.from_pretrained(options.student)
+    source = find_checkpoint(options.student)
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    student = FastR2D2ForConstituencyParsing.from_pretrained(source)
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
     teachers = [make_teacher(name, options, len(lines)) for name in options.teachers]
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
@@ -128,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
-        folder = save_student(student, tokenizer, options.student, Path(settings.output_dir) / "model")
+        folder = save_student(student, tokenizer, source, Path(settings.output_dir) / "model")
         print(f"the model is in {folder}")
 
 

@@ -35,8 +35,9 @@ AutoModelForSequenceClassification.register(
 )
 AutoModelForNextSentencePrediction.register(FastR2D2Config, FastR2D2ForPairClassification)
 PIPELINE_REGISTRY.register_pipeline(
-    "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModel, type="text"
-)
+    "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModel, type="text",
+    default={"model": (bundled_checkpoint(), "main")},
+)  # fmt: skip
 
 __all__ = [
     "BinaryTree",

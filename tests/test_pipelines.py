@@ -57,6 +57,10 @@ def test_trees_are_the_models(parse, tokenizer, batch_size, method):
         assert isinstance(result["tree"], nltk.Tree)
 
 
+def test_without_a_model_the_bundled_one_parses(parse):
+    assert pipeline("constituency-parsing", device="cpu")(SENTENCES) == parse(SENTENCES)
+
+
 def test_one_sentence_and_a_stream_are_parsed_too(parse):
     assert parse(SENTENCES[2]) == parse(SENTENCES)[2]
     assert [result["words"] for result in parse(iter_sentences(), batch_size=4)] == [s.split() for s in SENTENCES]

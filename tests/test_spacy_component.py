@@ -151,8 +151,14 @@ def test_documents_that_cannot_be_parsed_or_are_not_are_refused(nlp):
         doc[0]._.parent  # noqa: B018
     with pytest.raises(ValueError, match="method must be one of parser, chart"):
         spacy.blank("en").add_pipe("fast_r2d2", config={"checkpoint": bundled_checkpoint(), "method": "other"})
-    with pytest.raises(ValueError, match="checkpoint"):
-        spacy.blank("en").add_pipe("fast_r2d2")
+
+
+def test_without_a_checkpoint_the_bundled_one_parses(nlp):
+    default = spacy.blank("en")
+    default.add_pipe("sentencizer")
+    default.add_pipe("fast_r2d2")
+    text = "The old man bought a new car."
+    assert list(default(text).sents)[0]._.parse_string == list(nlp(text).sents)[0]._.parse_string
 
 
 def test_attributes_of_another_package_are_not_replaced():

@@ -9,6 +9,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2.checkpoints import find_checkpoint
 from pretraining.options import SIZES, DataOptions, ModelOptions
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
@@ -104,6 +105,6 @@ def check_fit(tokenizer: PreTrainedTokenizerBase, config: FastR2D2Config) -> Non
 
 def _load(load: Callable, name: str, what: str):
     try:
-        return load(name)
+        return load(find_checkpoint(name))
     except (OSError, ValueError, RuntimeError) as error:
         raise ValueError(f"no {what} could be loaded from {name!r}: {error}") from error

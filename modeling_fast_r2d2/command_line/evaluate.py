@@ -18,6 +18,7 @@ from transformers import AutoTokenizer
 from transformers.utils import logging
 
 from .. import bundled_checkpoint
+from ..checkpoints import find_checkpoint
 from ..grammar_induction import (
     LabelledTree,
     TreebankPreprocessing,
@@ -123,7 +124,7 @@ def system_trees(
         return [_trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
     sentences = gold
     if options.granularity == "pieces":
-        sentences = over_pieces(gold, AutoTokenizer.from_pretrained(options.checkpoint[0]))
+        sentences = over_pieces(gold, AutoTokenizer.from_pretrained(find_checkpoint(options.checkpoint[0])))
     if name == "best_binary":
         return [best_binary_trees(sentences)]
     return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]

@@ -35,7 +35,9 @@ class FastR2D2NltkParser(ParserI):
         self.parser, self.chunk_size = parser, chunk_size
 
     @classmethod
-    def from_pretrained(cls, checkpoint: str, chunk_size: int = 256, **options: Any) -> "FastR2D2NltkParser":
+    def from_pretrained(
+        cls, checkpoint: str = "fast-r2d2-tiny", chunk_size: int = 256, **options: Any
+    ) -> "FastR2D2NltkParser":
         """Load a parser; ``checkpoint`` and ``options`` are those of `TreeParser.from_pretrained`."""
         return cls(TreeParser.from_pretrained(checkpoint, **options), chunk_size)
 

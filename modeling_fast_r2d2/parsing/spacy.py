@@ -52,9 +52,10 @@ class FastR2D2Component:
             yield from docs
 
 
-@spacy.Language.factory(
-    "fast_r2d2", default_config={"method": "parser", "device": "cpu", "batch_tokens": 8192}, requires=["doc.sents"]
-)
+DEFAULTS = {"checkpoint": "fast-r2d2-tiny", "method": "parser", "device": "cpu", "batch_tokens": 8192}
+
+
+@spacy.Language.factory("fast_r2d2", default_config=DEFAULTS, requires=["doc.sents"])
 def make_component(
     nlp: spacy.Language, name: str, checkpoint: str, method: str, device: str, batch_tokens: int
 ) -> FastR2D2Component:
