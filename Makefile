@@ -24,7 +24,8 @@ lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 
-# The site, in site/: nothing is fetched, and a broken link or reference is an error (--quiet would pass over it).
+# The site, in site/: nothing is fetched, and a broken link or reference is an error (--quiet would pass over it). Pages
+# open as files; the search needs a server, such as `python -m http.server --directory site`.
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 

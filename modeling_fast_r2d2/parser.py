@@ -1,6 +1,7 @@
 """The top-down parser: one score for every split point (paper, Section 3.1)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +19,9 @@ class TopDownParser(nn.Module):
     The score of split point ``k`` is an MLP over what lies left of it, ending with token ``k``, and what lies right
     of it, beginning with token ``k + 1``: the forward and the backward state of an LSTM, or the two halves of a
     Transformer's output.
+
+    Weights and scores are float32 or wider, also in a model of half precision and under autocast. In half precision
+    many scores would be equal, and trees would change.
     """
 
     def __init__(self, config: FastR2D2Config):
@@ -37,8 +41,12 @@ class TopDownParser(nn.Module):
             lengths: ``(batch,)`` long, tokens per sentence, at least 1.
 
         Returns:
-            ``(batch, seq_len - 1)`` scores, 0 past a sentence's last split point.
+            ``(batch, seq_len - 1)`` scores, float32 or wider, 0 past a sentence's last split point.
         """
+        with torch.autocast(input_ids.device.type, enabled=False):
+            return self._score(input_ids, lengths)
+
+    def _score(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         position = torch.arange(input_ids.shape[1], device=input_ids.device)
         input_ids = input_ids.masked_fill(position >= lengths[:, None], 0)
         hidden = self.backbone(self.embeddings(input_ids), lengths)
@@ -49,6 +57,17 @@ class TopDownParser(nn.Module):
         if self.normalize_split_scores:
             scores = _standardize(scores, is_split)
         return scores.masked_fill(~is_split, 0)
+
+    def _apply(self, function: Callable[[Tensor], Tensor], recurse: bool = True) -> "TopDownParser":
+        """Called by ``model.half()``, ``model.to(torch.bfloat16)`` and the like: weights move, but stay float32."""
+
+        def move(tensor: Tensor) -> Tensor:
+            moved = function(tensor)
+            if moved.is_floating_point() and moved.dtype.itemsize < torch.float32.itemsize:
+                return tensor.to(moved.device, torch.float32)
+            return moved
+
+        return super()._apply(move, recurse)
 
 
 class TransformerBackbone(nn.Module):

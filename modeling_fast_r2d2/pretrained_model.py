@@ -24,6 +24,7 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = False  # losses are means, so gradient accumulation has to average them
+    _keep_in_fp32_modules_strict = {"parser"}  # see `TopDownParser`
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -247,6 +247,26 @@ def test_half_precision_weights_keep_log_probabilities_in_float32(tiny_model, a_
     assert loss.dtype == torch.float32 and loss.isfinite()
 
 
+@pytest.mark.parametrize("parser_type", ["lstm", "transformer"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_changes_no_tree(tiny_config, a_batch, tmp_path, dtype, parser_type):
+    """Not by loading, not by casting, not by autocast."""
+    tiny_config.parser_type = parser_type
+    model = FastR2D2Model(tiny_config).eval()
+    model.save_pretrained(tmp_path)
+    expected = model.parse(**a_batch)
+    loaded = FastR2D2Model.from_pretrained(tmp_path, dtype=dtype).eval()
+    cast = FastR2D2Model.from_pretrained(tmp_path).eval().to(dtype)
+    parser = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path, dtype=dtype).eval()
+    assert loaded.embeddings.weight.dtype == cast.embeddings.weight.dtype == dtype
+    for other in (loaded, cast, parser):
+        assert {weight.dtype for weight in other.parser.parameters()} == {torch.float32}
+        assert torch.equal(other.parse(**a_batch).split_scores, expected.split_scores)
+    with torch.autocast("cpu", dtype=dtype):
+        found = model(**a_batch)
+    assert torch.equal(found.split_scores, expected.split_scores) and torch.equal(found.spans, expected.spans)
+
+
 def test_autocast_trains(tiny_config, a_batch):
     model = FastR2D2ForPreTraining(tiny_config).train()
     with torch.autocast("cpu", dtype=torch.bfloat16):
