@@ -267,6 +267,16 @@ def test_half_precision_changes_no_tree(tiny_config, a_batch, tmp_path, dtype, p
     assert torch.equal(found.split_scores, expected.split_scores) and torch.equal(found.spans, expected.spans)
 
 
+def test_normalised_scores_have_finite_gradients_under_autocast(tiny_config):
+    """Also those of two tokens, which have one score and no variance."""
+    tiny_config.normalize_split_scores = True
+    model = FastR2D2ForPreTraining(tiny_config).train()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = model(torch.tensor([[7, 8, 0], [9, 10, 11]])).loss
+    loss.backward()
+    assert all(weight.grad.isfinite().all() for weight in model.parameters() if weight.grad is not None)
+
+
 def test_autocast_trains(tiny_config, a_batch):
     model = FastR2D2ForPreTraining(tiny_config).train()
     with torch.autocast("cpu", dtype=torch.bfloat16):
