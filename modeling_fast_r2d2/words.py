@@ -10,9 +10,9 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-logger = logging.get_logger(__name__)
+from .trees import Span
 
-Span = tuple[int, int]
+logger = logging.get_logger(__name__)
 
 
 def word_spans(word_ids: Sequence[int | None]) -> list[Span]:

@@ -33,18 +33,17 @@ def encode(config, lengths, seed, noise, forbid):
 @settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=3), seed=st.integers(0, 99),
-    noise=st.sampled_from([0.0, 1.0]), forbid=st.booleans(),
+    noise=st.sampled_from([0.0, 1.0]), forbid=st.booleans(), least=st.sampled_from([0, 8]),
 )  # fmt: skip
-def test_vectors_probabilities_choices_and_gradients(tiny_config, num_layers, lengths, seed, noise, forbid):
+def test_vectors_probabilities_choices_and_gradients(tiny_config, num_layers, lengths, seed, noise, forbid, least):
+    """With all levels scored first, or only the large ones."""
     config = copy.deepcopy(tiny_config)
     config.num_hidden_layers = num_layers
-    ours, leaves = encode(config, lengths, seed, noise, forbid)
-    fast = choice._score_then_build
-    try:
-        choice._score_then_build = choice._build_then_choose
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "MIN_COMPOSITIONS_APART", least)
+        ours, leaves = encode(config, lengths, seed, noise, forbid)
+        patch.setattr(choice, "MIN_COMPOSITIONS_APART", 10**9)
         theirs, their_leaves = encode(config, lengths, seed, noise, forbid)
-    finally:
-        choice._score_then_build = fast
     assert ours.chosen.equal(theirs.chosen)
     for name in ("nodes", "log_prob", "candidate_log_prob"):
         torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-10, atol=1e-10)
@@ -56,7 +55,7 @@ def test_vectors_probabilities_choices_and_gradients(tiny_config, num_layers, le
 
 
 @pytest.mark.parametrize("encoding", ["chart", "heuristic"])
-def test_in_evaluation_small_levels_are_built_whole(tiny_config, monkeypatch, encoding):
+def test_small_levels_are_built_whole(tiny_config, monkeypatch, encoding):
     torch.manual_seed(0)
     composition, lengths = Composition(tiny_config).eval(), torch.tensor([9, 12])
     leaves, tasks = torch.randn(21, tiny_config.hidden_size), torch.randn(2, tiny_config.hidden_size)

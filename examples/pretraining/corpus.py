@@ -106,7 +106,7 @@ def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
-def without_punctuation(sentence: str, row: dict) -> dict:
+def set_punctuation_aside(sentence: str, row: dict) -> dict:
     """A sentence of `tokenize_sentences`, without the punctuation between its words."""
     kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
     return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
@@ -114,7 +114,7 @@ def without_punctuation(sentence: str, row: dict) -> dict:
 
 
 def _row_within_limit(sentence: str, row: dict, data: DataOptions) -> dict:
-    row = row | {"bounds": []} if data.keep_punctuation else without_punctuation(sentence, row)
+    row = row | {"bounds": []} if data.keep_punctuation else set_punctuation_aside(sentence, row)
     length = len(row["input_ids"])
     if length > data.max_length:
         return _row_of_too_long(length)

@@ -28,20 +28,20 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
     if not others and not is_folder_of_texts and (os.path.isdir(first) or _looks_like_hub_name(first)):
         return _read_dataset(first, data)
     files = [file for source in data.corpus for file in files_of(source)]
-    if next(read_lines(files), None) is None:
+    if next(lines_as_rows(files), None) is None:
         raise ValueError(f"no text in {', '.join(data.corpus)}: {len(files)} files without a line")
     columns = Features({"text": Value("string")})
     if data.streaming:
-        return IterableDataset.from_generator(read_lines, features=columns, gen_kwargs={"files": files})
+        return IterableDataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files})
     try:
-        return Dataset.from_generator(read_lines, features=columns, gen_kwargs={"files": files})
+        return Dataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files})
     except DatasetGenerationError as error:
         if isinstance(error.__cause__, ValueError):  # ours, with the file's name
             raise error.__cause__ from None
         raise
 
 
-def read_lines(files: list[File]) -> Iterator[dict[str, str]]:
+def lines_as_rows(files: list[File]) -> Iterator[dict[str, str]]:
     for path, _, _ in files:
         for line in read_sentences(path):
             yield {"text": line}

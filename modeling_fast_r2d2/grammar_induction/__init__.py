@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from .alignment import align
-from .labelled_trees import Constituent, LabelledTree, from_spans, parse_brackets
+from .labelled_trees import LabelledSpan, LabelledTree, from_spans, parse_brackets
 from .metrics import Scores, chain_shares, inner_spans, proper_noun_chunks, score_trees
 from .treebanks import TreebankPreprocessing, read_predicted_trees, read_treebank
 
@@ -11,7 +11,7 @@ UNLABELED_F1 = str(Path(__file__).with_name("unlabeled_f1.py"))  # for evaluate.
 
 __all__ = [
     "UNLABELED_F1",
-    "Constituent",
+    "LabelledSpan",
     "LabelledTree",
     "TreebankPreprocessing",
     "Scores",

@@ -14,7 +14,7 @@ TRACE_TAGS = frozenset({"-NONE-"})
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU"})
 
 
-class Constituent(NamedTuple):
+class LabelledSpan(NamedTuple):
     """A constituent of at least two leaves; ``first`` and ``last`` are its outer leaves, inclusive."""
 
     first: int
@@ -38,7 +38,7 @@ class LabelledTree:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    constituents: tuple[Constituent, ...]
+    constituents: tuple[LabelledSpan, ...]
     parents: tuple[int, ...]
     place: str = field(default="", compare=False)
     word_ids: tuple[int, ...] | None = field(default=None, compare=False)
@@ -78,9 +78,9 @@ class LabelledTree:
         starts = [0]
         for word_pieces in pieces:
             starts.append(starts[-1] + len(word_pieces))
-        outer = [Constituent(starts[i], starts[j + 1] - 1, label) for i, j, label in self.constituents]
+        outer = [LabelledSpan(starts[i], starts[j + 1] - 1, label) for i, j, label in self.constituents]
         words = [
-            Constituent(starts[word], starts[word + 1] - 1, "WD")
+            LabelledSpan(starts[word], starts[word + 1] - 1, "WD")
             for word in range(len(pieces))
             if len(pieces[word]) > 1
         ]
@@ -104,7 +104,7 @@ class LabelledTree:
         begins = {leaf for leaf in range(len(word_ids) + 1) if leaf in (0, len(word_ids))}
         begins |= {leaf for leaf in range(1, len(word_ids)) if word_ids[leaf] != word_ids[leaf - 1]}
         kept = [
-            Constituent(word_ids[i], word_ids[j], label)
+            LabelledSpan(word_ids[i], word_ids[j], label)
             for i, j, label in self.constituents
             if i in begins and j + 1 in begins and word_ids[i] != word_ids[j]
         ]
@@ -127,7 +127,7 @@ def from_spans(
         place, word_ids: as for `LabelledTree`.
     """
     ordered = sorted({span for span in spans if span[0] < span[1]}, key=lambda span: (span[1], -span[0]))
-    constituents = tuple(Constituent(first, last, "") for first, last in ordered)
+    constituents = tuple(LabelledSpan(first, last, "") for first, last in ordered)
     leaves = tuple(words), ("",) * len(words), constituents, tuple(range(len(words)))
     return LabelledTree(*leaves, place, None if word_ids is None else tuple(word_ids))
 
@@ -167,7 +167,7 @@ class _Reader:
         self.words: list[str] = []
         self.tags: list[str] = []
         self.parents: list[int] = []
-        self.constituents: list[Constituent] = []
+        self.constituents: list[LabelledSpan] = []
         self.open: list[_Bracket] = []
         self.brackets = 0
 
@@ -214,7 +214,7 @@ class _Reader:
         if bracket.children == 1 and bracket.has_word:
             self.close_leaf(bracket)
         elif len(self.words) - bracket.first > 1 and (bracket.label or bracket.children > 1):
-            self.constituents.append(Constituent(bracket.first, len(self.words) - 1, plain_label(bracket.label)))
+            self.constituents.append(LabelledSpan(bracket.first, len(self.words) - 1, plain_label(bracket.label)))
 
     def close_leaf(self, bracket: _Bracket) -> None:
         if bracket.label in self.removed_tags:
@@ -246,7 +246,7 @@ def spelling(word: str) -> str:
 __all__ = [
     "PUNCTUATION_TAGS",
     "TRACE_TAGS",
-    "Constituent",
+    "LabelledSpan",
     "LabelledTree",
     "from_spans",
     "parse_brackets",

@@ -39,10 +39,10 @@ class ParsedSentence(NamedTuple):
 
     def _repr_svg_(self) -> str:
         """The picture that a notebook shows: the tree, with the parser's scores as bars."""
-        from ..grammar_induction.labelled_trees import Constituent
+        from ..grammar_induction.labelled_trees import LabelledSpan
         from ..pictures import draw_tree
 
-        constituents = [Constituent(first, last, "") for first, last in self.tree.spans]
+        constituents = [LabelledSpan(first, last, "") for first, last in self.tree.spans]
         return draw_tree(self.leaves, constituents, self.split_scores.tolist())
 
 

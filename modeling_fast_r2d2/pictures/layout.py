@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ..grammar_induction.labelled_trees import Constituent, Span
+from ..grammar_induction.labelled_trees import LabelledSpan, Span
 
 BROAD_LETTERS = frozenset("mwMW@%—…")
 
@@ -32,7 +32,7 @@ class Nodes:
     roots: list[int]
 
 
-def nodes_of(num_words: int, constituents: Iterable[Constituent]) -> Nodes:
+def nodes_of(num_words: int, constituents: Iterable[LabelledSpan]) -> Nodes:
     """The nodes of a tree of any arity, or of several trees side by side.
 
     Args:
@@ -64,7 +64,7 @@ def nodes_of(num_words: int, constituents: Iterable[Constituent]) -> Nodes:
     return Nodes(spans, labels, children, heights, [*roots, *range(next_word, num_words)])
 
 
-def _chains(num_words: int, constituents: Iterable[Constituent]) -> dict[Span, list[str]]:
+def _chains(num_words: int, constituents: Iterable[LabelledSpan]) -> dict[Span, list[str]]:
     """The labels of each span."""
     chains: dict[Span, list[str]] = {}
     for first, last, label in constituents:

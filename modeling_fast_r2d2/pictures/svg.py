@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..grammar_induction.labelled_trees import Constituent, Span
+from ..grammar_induction.labelled_trees import LabelledSpan, Span
 from .layout import Nodes, bar_heights, nodes_of, place, text_width
 
 # Colours of Okabe and Ito that are visible on white and on black. The lines also differ without colour.
@@ -26,7 +26,7 @@ MARGIN, BAR_AREA, BAR_WIDTH = 10, 44, 8
 
 def draw_tree(
     words: Sequence[str],
-    constituents: Iterable[Constituent],
+    constituents: Iterable[LabelledSpan],
     split_scores: Sequence[float] | None = None,
     *,
     marks: Mapping[Span, str] | None = None,
@@ -70,7 +70,7 @@ class Drawing:
     def __init__(
         self,
         words: Sequence[str],
-        constituents: Iterable[Constituent],
+        constituents: Iterable[LabelledSpan],
         marks: Mapping[Span, str],
         columns: Sequence[float] | None = None,
     ):
