@@ -9,7 +9,7 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .checkpoints import bundled_checkpoint, download
+from .checkpoints import DEFAULT_CHECKPOINT, bundled_checkpoint, download
 from .configuration_fast_r2d2 import FastR2D2Config
 from .modeling_fast_r2d2 import (
     FastR2D2ForConstituencyParsing,
@@ -36,7 +36,7 @@ AutoModelForSequenceClassification.register(
 AutoModelForNextSentencePrediction.register(FastR2D2Config, FastR2D2ForPairClassification)
 PIPELINE_REGISTRY.register_pipeline(
     "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModel, type="text",
-    default={"model": (bundled_checkpoint(), "main")},
+    default={"model": (DEFAULT_CHECKPOINT, "main")},
 )  # fmt: skip
 
 __all__ = [

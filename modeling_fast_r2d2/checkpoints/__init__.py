@@ -1,6 +1,6 @@
 """Checkpoints: the folders beside this file, which come with the package, and downloads from the Hub."""
 
-from .bundled import bundled_checkpoint, find_checkpoint
+from .bundled import DEFAULT_CHECKPOINT, bundled_checkpoint, find_checkpoint
 from .hub import download
 
-__all__ = ["bundled_checkpoint", "download", "find_checkpoint"]
+__all__ = ["DEFAULT_CHECKPOINT", "bundled_checkpoint", "download", "find_checkpoint"]
