@@ -27,7 +27,7 @@ from pretraining.models import begin_with_frequencies, make_model, make_tokenize
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import DataOptions, Options
 from pretraining.progress import Progress
-from pretraining.run_folder import check_run_folder, make_run_folder, read_tokenizer
+from pretraining.run_folder import DIGEST, check_corpus, check_run_folder, make_run_folder, read_tokenizer
 from pretraining.settings import Plan, Stage
 from pretraining.streaming import StreamedEpochs
 from pretraining.texts import files_of, read_texts
@@ -81,6 +81,9 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
         corpus = None if options.data.streaming else tokenize_corpus(texts, tokenizer, options.data)
         if corpus is None:
             check_stream(texts, tokenizer, options.data)
+        else:
+            settings[DIGEST] = corpus.digest()
+            check_corpus(folder, settings[DIGEST])
         validation = read_validation(tokenizer, options)
         if accelerator.is_main_process and read_tokenizer(folder) is None:
             make_model(tokenizer, options.model)  # wrong options must show before a folder is made

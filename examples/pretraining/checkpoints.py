@@ -1,6 +1,5 @@
 """Checkpoints that are whole or not there: they are written aside, listed with checksums and then renamed."""
 
-import hashlib
 import json
 import os
 import re
@@ -11,6 +10,8 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.logging import get_logger
 from accelerate.utils import broadcast_object_list
+
+from modeling_fast_r2d2.text_files import checksum, read_record
 
 logger = get_logger(__name__)
 
@@ -96,25 +97,12 @@ def publish(aside: Path, final: Path) -> None:
 def find_damage(checkpoint: Path) -> str | None:
     """Say what is wrong with a checkpoint's files; None if nothing is."""
     try:
-        listing = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
-        for name, expected in listing.items():
+        for name, expected in read_record(checkpoint / MANIFEST).items():
             if checksum(checkpoint / name) != expected:
                 return f"{name} has changed since it was written"
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return None
-
-
-def checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _sha256(file)
-
-
-def _sha256(file) -> str:  # Python 3.10
-    digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()
 
 
 def _flush(path: Path) -> None:

@@ -37,7 +37,11 @@ class DataOptions:
     corpus_config: str | None = _help("configuration of a Hub data set, such as wikitext-103-raw-v1")
     corpus_split: str = _help("split of a `datasets` folder or of a Hub data set", "train")
     text_column: str = _help("column that holds the text in a `datasets` folder or a Hub data set", "text")
-    streaming: bool = _help("read the corpus during training, for a corpus that is larger than the disk", False)
+    streaming: bool = _help(
+        "read the corpus during training, for a corpus that is larger than the disk; a change of the corpus is then "
+        "not noticed",
+        False,
+    )
     shuffle_buffer: int = _help("with --streaming, the number of sentences that are shuffled together", 100_000)
     sentence_rule: str = _help("how lines are cut into sentences", "line", choices=list(SENTENCE_RULES))
     clean_wikitext: bool = _help("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from modeling_fast_r2d2.text_files import write_text
+from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_text
 
 SETTINGS_FILE, TOKENIZER_FOLDER = "run.json", "tokenizer"
+DIGEST = "corpus_digest"  # its name among the settings
 FORMER_NAMES = {  # of options, in versions before they had transformers' names
     "sentences_per_batch", "tokens_per_batch", "accumulation", "epochs", "compile", "cpu", "best_by", "evaluate_steps",
 }  # fmt: skip
@@ -16,7 +17,7 @@ FORMER_NAMES = {  # of options, in versions before they had transformers' names
 def check_run_folder(folder: Path, settings: dict) -> None:
     """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings."""
     if (folder / SETTINGS_FILE).exists():
-        _check_settings(folder, json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8")), settings)
+        _check_settings(folder, read_record(folder / SETTINGS_FILE), settings)
     elif folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
         raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
 
@@ -35,6 +36,16 @@ def _check_settings(folder: Path, old: dict, new: dict) -> None:
         )
 
 
+def check_corpus(folder: Path, digest: str) -> None:
+    """Raise ValueError if a run has begun in the folder with another corpus. Earlier versions recorded no digest."""
+    before = read_record(folder / SETTINGS_FILE).get(DIGEST, digest) if (folder / SETTINGS_FILE).exists() else digest
+    if before != digest:
+        raise ValueError(
+            f"the corpus has changed since the run in {folder} began: its digest was {before}, now it is {digest}; "
+            "restore the old corpus, or give another --output_dir"
+        )
+
+
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
     """The tokenizer of a run that has begun; None if none has."""
     return AutoTokenizer.from_pretrained(folder / TOKENIZER_FOLDER) if (folder / SETTINGS_FILE).exists() else None
@@ -48,5 +59,5 @@ def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizer
 
 
 def _is_unfinished(path: Path) -> bool:
-    """Whether `make_run_folder` may leave this when it is killed."""
-    return path.name == TOKENIZER_FOLDER or path.name.startswith(f".{SETTINGS_FILE}.")
+    """Whether a run that is killed before it begins may leave this."""
+    return path.name in (TOKENIZER_FOLDER, LOCK_FILE, OWNER_FILE) or path.name.startswith(f".{SETTINGS_FILE}.")

@@ -1,6 +1,19 @@
-"""Text files: read line by line, and written completely or not at all."""
+"""Files: read line by line, written completely or not at all, with checksums; folders that one run holds."""
 
 from .atomic_write import write_aside, write_text
+from .checksums import checksum, read_record
+from .folder_lock import LOCK_FILE, OWNER_FILE, hold_folder
 from .lines import decode_lines, read_lines, read_sentences
 
-__all__ = ["decode_lines", "read_lines", "read_sentences", "write_aside", "write_text"]
+__all__ = [
+    "LOCK_FILE",
+    "OWNER_FILE",
+    "checksum",
+    "decode_lines",
+    "hold_folder",
+    "read_lines",
+    "read_record",
+    "read_sentences",
+    "write_aside",
+    "write_text",
+]

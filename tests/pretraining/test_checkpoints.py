@@ -73,7 +73,9 @@ def test_one_that_was_not_finished_is_no_checkpoint(checkpoints):
     assert names(checkpoints) == ["checkpoint-000000001", "checkpoint-000000002"]
 
 
-@pytest.mark.parametrize("harm", ["shorten", "change", "remove", "no list", "broken list"])
+@pytest.mark.parametrize(
+    "harm", ["shorten", "change", "remove", "no list", "broken list", "empty list", "no files", "a list"]
+)
 def test_a_damaged_one_is_reported_and_the_one_before_it_used(checkpoints, caplog, harm):
     checkpoints.save(1, write("one"))
     checkpoints.save(2, write("two"))
@@ -85,6 +87,9 @@ def test_a_damaged_one_is_reported_and_the_one_before_it_used(checkpoints, caplo
         "remove": weights.unlink,
         "no list": listing.unlink,
         "broken list": lambda: listing.write_text(listing.read_text()[:-5]),
+        "empty list": lambda: listing.write_text(""),
+        "no files": lambda: listing.write_text("{}"),
+        "a list": lambda: listing.write_text("[1]"),
     }[harm]()
     assert checkpoints.newest_good().name == "checkpoint-000000001"
     assert "checkpoint-000000002 is damaged" in caplog.text
@@ -132,6 +137,14 @@ def test_a_folder_of_a_version_with_other_option_names_is_refused(tmp_path, toke
         check_run_folder(tmp_path, {"seed": 0, "per_device_train_batch_size": 64, "num_train_epochs": 10})
     assert "an earlier version, whose options had other names: epochs, sentences_per_batch" in str(error.value)
     assert "begin with another --output_dir, or give one of its checkpoints as --model" in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"seed": '])
+def test_a_damaged_record_of_settings_is_named(tmp_path, tokenizer, content):
+    make_run_folder(tmp_path, {"seed": 0}, tokenizer)
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ValueError, match="run.json is damaged .*; restore it, or give another folder"):
+        check_run_folder(tmp_path, {"seed": 0})
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path):

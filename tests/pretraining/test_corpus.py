@@ -110,8 +110,21 @@ def test_encoding_is_cached_until_text_or_options_change(corpus, tokenizer, toke
 
 def test_several_processes_encode_alike(corpus, tokenizer):
     one, two = (DataOptions(corpus=[str(corpus)], num_proc=n) for n in (None, 2))
-    rows = [tokenize_corpus(read_texts(data), tokenizer, data).rows.to_dict() for data in (one, two)]
-    assert rows[0] == rows[1]
+    first, second = (tokenize_corpus(read_texts(data), tokenizer, data) for data in (one, two))
+    assert first.rows.to_dict() == second.rows.to_dict() and first.digest() == second.digest()
+
+
+def test_the_digest_tells_order_words_and_cuts_apart(tmp_path, tokenizer):
+    def digest(*sentences, **options):
+        (tmp_path / "c.txt").write_text("\n".join(sentences), encoding="utf-8")
+        data = DataOptions(corpus=[str(tmp_path / "c.txt")], **options)
+        return tokenize_corpus(read_texts(data), tokenizer, data).digest()
+
+    same = digest("the cat", "a man , walks")
+    assert same == digest("the cat", "a man , walks")
+    others = [("a man , walks", "the cat"), ("the cat", "a man , sees"), ("the", "cat a man , walks")]
+    different = {same, *(digest(*sentences) for sentences in others)}
+    assert len(different | {digest("the cat", "a man , walks", keep_punctuation=False)}) == 5
 
 
 def test_punctuation_can_be_left_out(tmp_path, tokenizer):
