@@ -37,6 +37,7 @@ from modeling_fast_r2d2.grammar_induction import score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
 from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
+from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
@@ -114,6 +115,12 @@ class TreebankScore(TrainerCallback):
 def main(arguments: list[str] | None = None) -> None:
     parser = HfArgumentParser((DistillationOptions, DistillationArguments), description=__doc__.split("\n")[0])
     options, settings = parser.parse_args_into_dataclasses(arguments)
+    with hold_folder(Path(settings.output_dir)):
+        distill(options, settings)
+
+
+def distill(options: DistillationOptions, settings: DistillationArguments) -> None:
+    """Train the student's parser, and save the student."""
     if settings.resume_from_checkpoint in ("True", "true"):
         folder = Path(settings.output_dir)
         settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
@@ -170,5 +177,5 @@ def save_student(
 if __name__ == "__main__":
     try:
         main()
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -24,10 +24,12 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+from accelerate import Accelerator
 from huggingface_hub import HfApi
 from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
+from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.assembly import Data, compare_with_unigrams, make_accelerator, make_run, read_data
 from pretraining.checkpoints import MANIFEST
 from pretraining.loop import Run, train
@@ -56,6 +58,13 @@ def main(arguments: list[str] | None = None) -> None:
     disable_progress_bar()  # transformers' own bars, for loading and saving
     options = parse_options(arguments)
     accelerator = make_accelerator(options)
+    with hold_folder(Path(options.output.output_dir)):
+        pretrain(options, accelerator)
+    accelerator.end_training()
+
+
+def pretrain(options: Options, accelerator: Accelerator) -> None:
+    """Begin a run or resume it, to its end or until a signal."""
     data = read_data(options, accelerator)
     run = make_run(options, accelerator, data)
     unigram = compare_with_unigrams(data)
@@ -72,7 +81,6 @@ def main(arguments: list[str] | None = None) -> None:
         run.display.say(f"the model is in {write_model(run, unigram)}")
     if not is_over:
         run.display.say(f"stopped and saved at step {run.progress.step:,}; the same command resumes the run")
-    accelerator.end_training()
 
 
 def print_overview(run: Run, data: Data, unigram: dict[str, float]) -> None:
@@ -129,5 +137,5 @@ def describe_machine(run: Run) -> str:
 if __name__ == "__main__":
     try:
         main()
-    except (ValueError, FloatingPointError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"error: {error}")

@@ -23,6 +23,7 @@ from glue.options import FineTuningArguments, GlueOptions
 from glue.report import collect_results, model_card, table, write_results
 from glue.tasks import Task, find_task
 from glue.training import evaluation_sets, make_trainer
+from modeling_fast_r2d2.text_files import hold_folder
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -36,7 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
             "a checkpoint belongs to one task; give one task, or --resume_from_checkpoint true for the newest "
             "checkpoint of each"
         )
-    all_results = [run(task, options, copy.copy(settings)) for task in tasks]
+    with hold_folder(Path(settings.output_dir)):
+        all_results = [run(task, options, copy.copy(settings)) for task in tasks]
     if settings.should_save:
         print(f"\n{table(all_results)}\n\nresults of all epochs: {settings.output_dir}/<task>/results.json")
 
@@ -71,5 +73,5 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
 if __name__ == "__main__":
     try:
         main()
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -3,10 +3,9 @@
 import argparse
 import hashlib
 import json
-import os
-import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from safetensors.numpy import save
 from tqdm import tqdm
 
 from ..parsing.tree_parser import ParsedSentence, TreeParser
-from ..text_files import read_sentences, write_aside, write_text
+from ..text_files import checksum, hold_folder, read_record, write_aside, write_text
+from .texts import read_texts
 
 LINES_PER_SHARD = 100_000
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "svg": "svg", "pretty": "txt"}
@@ -35,8 +35,9 @@ def parse_in_shards(
 ) -> None:
     """Write ``000000.txt``, ``000001.txt``, ... into the folder ``options.output``, one line per line of input.
 
-    The processes take the shards in turn. A shard appears in the folder when it is complete, and its vectors appear
-    before its trees. All processes read all inputs; compared with parsing, reading takes little time.
+    The processes take the shards in turn. A shard is finished when its manifest is there, ``000000.manifest.json`` and
+    so on, with checksums of its lines and of its files. A later run parses a shard again if they do not agree, and says
+    why. All processes read all inputs; compared with parsing, reading takes little time.
 
     Args:
         options: those of ``fast-r2d2 parse``.
@@ -45,59 +46,75 @@ def parse_in_shards(
         write: turns a parsed sentence into a line.
 
     Raises:
-        ValueError: if the folder has shards of other inputs or settings.
+        ValueError: if the folder has shards of other inputs or settings, or if another run is writing into it.
     """
     from accelerate import PartialState  # only this function needs it
 
-    state = PartialState(cpu=options.device == "cpu")
-    _claim(options.output, _settings(options))
-    parser, written, skipped = None, 0, 0
-    shards = enumerate(_blocks(read_texts(options.file, options.text_column), options.shard_lines))
-    with tqdm(unit=" sentences", disable=not state.is_main_process, file=sys.stderr) as bar:
-        for number, lines in islice(shards, state.process_index, None, state.num_processes):
-            target = options.output / f"{number:06}.{SUFFIXES[options.format]}"
-            if target.exists():
-                skipped += 1
-                continue
-            parser = parser or load_parser(options, str(state.device))
-            _write_shard(parse_lines(parser, lines, options.words), target, write, options.vectors)
-            written += 1
-            bar.update(len(lines))
-    print(f"process {state.process_index}: {written} shards written, {skipped} existed already", file=sys.stderr)
+    state = PartialState(cpu=options.device == "cpu", timeout=timedelta(days=1))  # they wait for the last one to end
+    with hold_folder(options.output):
+        _claim(options.output, _settings(options))
+        parser, written, skipped = None, 0, 0
+        shards = enumerate(_blocks(read_texts(options.file, options.text_column), options.shard_lines))
+        with tqdm(unit=" sentences", disable=not state.is_main_process, file=sys.stderr) as bar:
+            for number, lines in islice(shards, state.process_index, None, state.num_processes):
+                shard = Shard(options.output / f"{number:06}.{SUFFIXES[options.format]}", lines, options.vectors)
+                if shard.is_finished():
+                    skipped += 1
+                    continue
+                parser = parser or load_parser(options, str(state.device))
+                shard.write(parse_lines(parser, lines, options.words), write)
+                written += 1
+                bar.update(len(lines))
+        print(f"process {state.process_index}: {written} shards written, {skipped} existed already", file=sys.stderr)
 
 
-def read_texts(paths: Iterable[Path], column: str) -> Iterator[str]:
-    """Lines of text files, and rows of ``.parquet`` files. A line break within a row becomes a blank.
+class Shard:
+    """The files of a shard.
 
     Args:
-        column: the column of Parquet files that has the text.
-
-    Raises:
-        ValueError: if a Parquet file is damaged or does not have the column.
+        target: the file of its trees; the others are beside it.
+        lines: its input.
+        with_vectors: whether it has a file of vectors.
     """
-    for path in paths:
-        if path.suffix != ".parquet":
-            yield from read_sentences(path)
-            continue
-        yield from _read_parquet(path, column)
 
+    def __init__(self, target: Path, lines: list[str], with_vectors: bool):
+        self.target, self.lines = target, lines
+        self.manifest = target.with_suffix(".manifest.json")
+        self.vectors = target.with_suffix(".safetensors") if with_vectors else None
 
-def _read_parquet(path: Path, column: str) -> Iterator[str]:
-    import pyarrow
-    from pyarrow import parquet
+    def is_finished(self) -> bool:
+        """Whether its files are those that its manifest lists; what is there and does not agree is reported."""
+        if not (self.manifest.exists() or self.target.exists()):
+            return False
+        try:
+            before, now = read_record(self.manifest), self._describe()
+        except (OSError, ValueError) as error:
+            problem = str(error)
+        else:
+            differing = [name for name in now if before.get(name) != now[name]]
+            if not differing:
+                return True
+            problem = f"{', '.join(differing)} differ from {self.manifest.name}"
+        print(f"{self.target} is parsed again: {problem}", file=sys.stderr)
+        return False
 
-    try:
-        file = parquet.ParquetFile(path)
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path} is not a complete Parquet file ({error})") from error
-    types = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
-    if types.get(column) not in ("string", "large_string"):
-        raise ValueError(
-            f"{path} has no text column {column!r}; --text_column must be one of "
-            f"{', '.join(name for name, kind in types.items() if kind.endswith('string'))}"
-        )
-    for batch in file.iter_batches(columns=[column]):
-        yield from (" ".join((text or "").split()) for text in batch.column(0).to_pylist())
+    def write(self, sentences: list[ParsedSentence], write: Callable[[ParsedSentence], str]) -> None:
+        """Write vectors, trees and, last, the manifest."""
+        if self.vectors:
+            content = save({"vectors": np.stack([np.asarray(sentence.vector) for sentence in sentences])})
+            write_aside(self.vectors, lambda path: path.write_bytes(content))
+        write_text(self.target, "".join(write(sentence) + "\n" for sentence in sentences))
+        write_text(self.manifest, json.dumps(self._describe(), indent=2) + "\n")
+        for leftover in self.target.parent.glob(f".{self.target.stem}.*"):  # left by a process that was killed
+            leftover.unlink(missing_ok=True)
+
+    def _describe(self) -> dict[str, Any]:
+        """What the manifest holds: the input, and size and checksum of every file."""
+        files = [self.target, *([self.vectors] if self.vectors else [])]
+        digest = hashlib.sha256("\n".join(self.lines).encode("utf-8")).hexdigest()
+        return {"input": {"lines": len(self.lines), "sha256": digest}} | {
+            path.name: {"bytes": path.stat().st_size, "sha256": checksum(path)} for path in files
+        }
 
 
 def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
@@ -105,22 +122,11 @@ def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
         yield block
 
 
-def _write_shard(
-    sentences: list[ParsedSentence], target: Path, write: Callable[[ParsedSentence], str], with_vectors: bool
-) -> None:
-    if with_vectors:
-        vectors = np.stack([np.asarray(sentence.vector) for sentence in sentences])
-        write_aside(target.with_suffix(".safetensors"), lambda path: path.write_bytes(save({"vectors": vectors})))
-    write_text(target, "".join(write(sentence) + "\n" for sentence in sentences))
-    for leftover in target.parent.glob(f".{target.stem}.*"):  # left by a process that was killed
-        leftover.unlink(missing_ok=True)
-
-
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Everything that decides the output: options, input files, and the content of a checkpoint in a folder."""
     files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in options.file]
     parts = [path for path in Path(options.checkpoint).glob("*") if path.suffix in (".json", ".safetensors")]
-    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(parts)}
+    digests = {path.name: checksum(path) for path in sorted(parts)}
     settings = {name: getattr(options, name) for name in SETTINGS}
     if digests:  # the same folder may have several paths
         del settings["checkpoint"]
@@ -128,18 +134,11 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _claim(folder: Path, settings: dict[str, Any]) -> None:
-    """Record the settings in the folder, or raise a ValueError if an earlier process recorded other settings."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Record the settings in the folder, or raise a ValueError if an earlier run recorded other settings."""
     record = folder / "settings.json"
-    aside = folder / f".settings.{socket.gethostname()}.{os.getpid()}.json"
-    aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    try:
-        os.link(aside, record)  # unlike a rename, this fails if another process was faster
-    except FileExistsError:
-        pass
-    finally:
-        aside.unlink(missing_ok=True)
-    earlier = json.loads(record.read_text(encoding="utf-8"))
+    if not record.exists():
+        write_text(record, json.dumps(settings, indent=2) + "\n")  # all processes of a run write the same
+    earlier = read_record(record)
     differing = [name for name in settings if earlier.get(name) != settings[name]]
     if differing:
         raise ValueError(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def write_aside(target: Path, write: Callable[[Path], object]) -> None:
-    """Write a temporary file beside ``target``, then rename it. If writing fails, no file is left behind.
+    """Write a temporary file beside ``target``, flush it to the disk, then rename it. If writing fails, no file is left
+    behind.
 
     Args:
         write: called with the path of the temporary file, whose name no other process uses.
@@ -15,6 +16,8 @@ def write_aside(target: Path, write: Callable[[Path], object]) -> None:
     aside = target.with_name(f".{target.name}.{socket.gethostname()}.{os.getpid()}{target.suffix}")
     try:
         write(aside)
+        with open(aside, "rb+") as file:  # else the name may reach the disk before the content
+            os.fsync(file.fileno())
         os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)

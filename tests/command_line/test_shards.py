@@ -15,6 +15,8 @@ from pyarrow import parquet
 from safetensors.numpy import load_file
 
 from modeling_fast_r2d2.command_line import main
+from modeling_fast_r2d2.command_line.texts import read_texts
+from modeling_fast_r2d2.text_files import hold_folder
 
 WORDS = "the old man bought a new car and drove it to the river last year".split()
 
@@ -55,7 +57,7 @@ def launch(corpus: list[Path], output: Path) -> subprocess.Popen:
 def kill_one_process(launcher: subprocess.Popen, output: Path) -> None:
     """As soon as some shards are there."""
     deadline = time.monotonic() + 120
-    while len(list(output.glob("0*.txt"))) < 2 and time.monotonic() < deadline:
+    while len(list(output.glob("0*.manifest.json"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
     children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
     os.kill(int(children[-1]), signal.SIGKILL)
@@ -67,7 +69,7 @@ def test_two_processes_one_of_them_killed_write_what_one_writes(corpus, by_one, 
     kill_one_process(first, tmp_path)
     first.communicate()
     assert first.returncode != 0
-    finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("0*.txt")}
+    finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("0*.manifest.json")}
     assert 2 <= len(finished) < 29  # of 200 lines in shards of 7
     second = launch(corpus, tmp_path)
     errors = second.communicate()[1]
@@ -93,6 +95,63 @@ def test_what_is_finished_is_not_done_again_and_what_is_missing_is(corpus, by_on
     main(arguments(corpus, by_one, "--vectors"))
     assert "1 shards written, 28 existed already" in capsys.readouterr().err
     assert text_of(by_one) == whole and not list(by_one.glob(".0*"))
+
+
+def test_shards_that_were_emptied_cut_or_changed_are_parsed_again(corpus, by_one, capsys):
+    whole, vectors = text_of(by_one), (by_one / "000004.safetensors").read_bytes()
+    (by_one / "000000.txt").write_text("")
+    (by_one / "000001.txt").write_text((by_one / "000001.txt").read_text()[:-20])
+    (by_one / "000002.txt").write_text((by_one / "000002.txt").read_text().swapcase())
+    (by_one / "000003.manifest.json").write_text("{}")
+    (by_one / "000004.safetensors").unlink()
+    (by_one / "000005.manifest.json").unlink()
+    main(arguments(corpus, by_one, "--vectors"))
+    said = capsys.readouterr().err
+    for shard in ("000000", "000001", "000002"):
+        assert f"{shard}.txt is parsed again: {shard}.txt differ from {shard}.manifest.json" in said
+    assert "000003.manifest.json is damaged" in said and "6 shards written, 23 existed already" in said
+    assert text_of(by_one) == whole and (by_one / "000004.safetensors").read_bytes() == vectors
+
+
+def test_another_file_of_the_same_name_size_and_time_is_parsed(tmp_path, capsys):
+    one, other = tmp_path / "one" / "text.txt", tmp_path / "other" / "text.txt"
+    for path, text in ((one, "the old man\n"), (other, "the new car\n")):
+        path.parent.mkdir()
+        path.write_text(text)
+        os.utime(path, ns=(10**18, 10**18))
+        main(arguments([path], tmp_path / "out"))
+    assert "000000.txt is parsed again: input" in capsys.readouterr().err
+    assert "new" in text_of(tmp_path / "out")
+
+
+@pytest.mark.parametrize("record", ["", "{}", "[1]"])
+def test_a_damaged_record_of_settings_is_named(corpus, tmp_path, capsys, record):
+    (tmp_path / "settings.json").write_text(record)
+    with pytest.raises(SystemExit):
+        main(arguments(corpus, tmp_path))
+    assert "settings.json is damaged" in capsys.readouterr().err
+
+
+def test_a_second_run_into_the_same_folder_is_refused(corpus, tmp_path, capsys):
+    with hold_folder(tmp_path), pytest.raises(SystemExit):
+        main(arguments(corpus, tmp_path))
+    assert f"{tmp_path} is in use by process {os.getpid()}" in capsys.readouterr().err
+
+
+def test_parquet_columns_of_categories_are_read(tmp_path):
+    words = pyarrow.array(["the old man", None, "the old man"]).dictionary_encode()
+    parquet.write_table(pyarrow.table({"text": words}), tmp_path / "c.parquet")
+    assert list(read_texts([tmp_path / "c.parquet"], "text")) == ["the old man", "", "the old man"]
+
+
+def test_a_parquet_file_with_damaged_pages_is_named(tmp_path):
+    table = pyarrow.table({"text": [f"line {number}" for number in range(5000)]})
+    parquet.write_table(table, tmp_path / "d.parquet", write_page_checksum=True)
+    content = bytearray((tmp_path / "d.parquet").read_bytes())
+    content[len(content) // 3] ^= 255
+    (tmp_path / "d.parquet").write_bytes(content)
+    with pytest.raises(ValueError, match="d.parquet is not a complete Parquet file"):
+        list(read_texts([tmp_path / "d.parquet"], "text"))
 
 
 def test_a_folder_of_other_settings_is_refused(corpus, by_one, capsys):

@@ -17,6 +17,7 @@ from glue.options import GlueOptions
 from glue.report import scores
 from glue.tasks import find_task
 from glue.training import load_model_and_tokenizer
+from modeling_fast_r2d2.text_files import hold_folder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
 
@@ -164,6 +165,11 @@ def test_wrong_names_are_refused_before_anything_trains(checkpoint, glue, tmp_pa
     with pytest.raises(ValueError, match="a checkpoint belongs to one task"):
         run(checkpoint, glue, tmp_path, "--resume_from_checkpoint", "somewhere", tasks=("SST-2", "RTE"))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_second_run_in_the_same_folder_is_refused(checkpoint, glue, tmp_path):
+    with hold_folder(tmp_path / "run"), pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
+        run(checkpoint, glue, tmp_path / "run")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from transformers import AutoTokenizer
 
 from driver import last_output, pretrain
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from modeling_fast_r2d2.text_files import hold_folder
 
 NO_CHANCE = (
     ",hidden_dropout_prob=0.0,attention_probs_dropout_prob=0.0,parser_dropout_prob=0.0,split_noise=0.0,choice_noise=0.0"
@@ -317,6 +319,12 @@ def test_another_runs_folder_is_not_touched(options, whole_run, tmp_path):
     assert "is no run's folder" in error_of([*options, "--output_dir", str(tmp_path)])
 
 
+def test_a_second_run_in_the_same_folder_is_refused(options, tmp_path):
+    with hold_folder(tmp_path / "run"):
+        assert f"is in use by process {os.getpid()}" in error_of([*options, "--output_dir", str(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_tokenizer_must_fit_the_model(options, whole_run, tmp_path):
     big = AutoTokenizer.from_pretrained(whole_run / "model")
     big.add_tokens([f"extra{number}" for number in range(50)])
@@ -333,5 +341,19 @@ def test_a_corpus_that_has_changed_is_noticed(options, corpus, tmp_path):
     shutil.copy(corpus, mine)
     arguments = [*options, "--corpus", str(mine), "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 5, "SIGKILL")) == [-9]
-    mine.write_text(mine.read_text() + "the cat\n")
+    lines = mine.read_text().splitlines(keepends=True)
+    for changed in ([*lines, "the cat\n"], lines[::-1]):  # the second has as many sentences and tokens as before
+        mine.write_text("".join(changed))
+        assert re.search(r"the corpus has changed .* was [0-9a-f]{32}, now it is [0-9a-f]{32};", error_of(arguments))
+    mine.write_text("".join(lines))
+    assert pretrain(arguments) == [0]
+
+
+@pytest.mark.slow
+def test_a_corpus_that_changed_before_the_first_checkpoint_is_noticed(options, corpus, tmp_path):
+    mine = tmp_path / "mine.txt"
+    shutil.copy(corpus, mine)
+    arguments = [*options, "--corpus", str(mine), "--output_dir", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("step", 1, "SIGKILL")) == [-9]
+    mine.write_text("".join(sorted(mine.read_text().splitlines(keepends=True))))
     assert "the corpus has changed" in error_of(arguments)
