@@ -32,7 +32,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from distillation.teachers import FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
-from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.grammar_induction import score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
@@ -127,7 +127,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments) -> No
     set_seed(settings.seed)
     source = find_checkpoint(options.student)
     tokenizer = AutoTokenizer.from_pretrained(source)
-    student = FastR2D2ForConstituencyParsing.from_pretrained(source)
+    student = load_model(FastR2D2ForConstituencyParsing, source)
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
     teachers = [make_teacher(name, options, len(lines)) for name in options.teachers]
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
@@ -167,7 +167,7 @@ def save_student(
     student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, source: str, folder: Path
 ) -> Path:
     """Save the student's checkpoint with its new parser."""
-    model = FastR2D2ForPreTraining.from_pretrained(source)
+    model = load_model(FastR2D2ForPreTraining, source, may_miss=True)
     model.model.parser.load_state_dict(student.parser.state_dict())
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -29,7 +29,7 @@ from huggingface_hub import HfApi
 from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
-from modeling_fast_r2d2.text_files import hold_folder
+from modeling_fast_r2d2.text_files import disk_errors, hold_folder
 from pretraining.assembly import Data, compare_with_unigrams, make_accelerator, make_run, read_data
 from pretraining.checkpoints import MANIFEST
 from pretraining.loop import Run, train
@@ -103,7 +103,8 @@ def write_model(run: Run, unigram: dict[str, float]) -> Path:
     shutil.rmtree(aside, ignore_errors=True)
     figures = run.best.figures
     if figures is None:
-        run.accelerator.unwrap_model(run.model).save_pretrained(aside)
+        with disk_errors(aside):
+            run.accelerator.unwrap_model(run.model).save_pretrained(aside)
         run.tokenizer.save_pretrained(aside)
         figures = run.progress.evaluations[-1]
     else:

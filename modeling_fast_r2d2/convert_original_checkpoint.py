@@ -6,19 +6,21 @@ The encoder and the parser may be in one file or in two (``--weights encoder.bin
 """
 
 import argparse
-import json
+import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import logging
 
 from .configuration_fast_r2d2 import FastR2D2Config
 from .modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2ForSequenceClassification
+from .text_files import read_record
 
 logger = logging.get_logger(__name__)
 
@@ -136,15 +138,33 @@ def load_weights(paths: list[Path]) -> dict[str, Tensor]:
 
     Args:
         paths: ``.safetensors`` files, or pickles that hold nothing but tensors (``weights_only=True``).
+
+    Raises:
+        ValueError: if a file is damaged or holds something else. The message names the file.
     """
     weights: dict[str, Tensor] = {}
     for path in paths:
+        weights |= _with_prefixes(_load_file(path))
+    return weights
+
+
+def _load_file(path: Path) -> dict[str, Tensor]:
+    try:
         if path.suffix == ".safetensors":
             loaded = load_file(path)
         else:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-        weights |= _with_prefixes(loaded)
-    return weights
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({error})") from error
+    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:  # their advice is to run what is in the file
+        raise ValueError(f"{path} is damaged, or it holds more than a dict of tensors") from error
+    if not (isinstance(loaded, Mapping) and all(map(_is_weight, loaded.keys(), loaded.values()))):
+        raise ValueError(f"{path} holds no dict of weights by name")
+    return dict(loaded)
+
+
+def _is_weight(name: Any, value: Any) -> bool:
+    return isinstance(name, str) and isinstance(value, Tensor) and value.dim() > 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,15 +180,20 @@ def run(options: argparse.Namespace) -> None:
     """Convert, and write a checkpoint folder: a classifier if the weights have one, else a model for pretraining.
 
     Raises:
-        ValueError: if the files lack weights of the model.
+        ValueError: if a file is damaged, or if the files lack weights of the model or have them in other shapes.
     """
-    config = convert_config(json.loads(options.config.read_text(encoding="utf-8")))
+    if options.output.exists() and not options.output.is_dir():
+        raise ValueError(f"--output {options.output} is a file; give a folder")
+    config = convert_config(read_record(options.config))
     weights = convert_state_dict(load_weights(options.weights), config)
     is_classifier = "classifier.out_proj.weight" in weights
     if is_classifier:
         config.num_labels = len(weights["classifier.out_proj.weight"])
     model_class = FastR2D2ForSequenceClassification if is_classifier else FastR2D2ForPreTraining
-    loaded: Any = model_class.from_pretrained(None, config=config, state_dict=weights, output_loading_info=True)
+    try:
+        loaded: Any = model_class.from_pretrained(None, config=config, state_dict=weights, output_loading_info=True)
+    except RuntimeError as error:
+        raise ValueError(f"the weights do not have the shapes that {options.config} asks for") from error
     model, info = loaded  # a pair, since loading info was asked for; the library's annotation knows only the model
     if info["missing_keys"]:
         missing = ", ".join(sorted(info["missing_keys"])[:3])

@@ -11,7 +11,7 @@ from glue.metrics import score
 from glue.options import FineTuningArguments, GlueOptions
 from glue.tasks import Task
 from modeling_fast_r2d2 import FastR2D2ForPairClassification, FastR2D2ForSequenceClassification, parameter_groups
-from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.modeling_fast_r2d2 import ClassificationHead
 
 logger = logging.get_logger(__name__)
@@ -62,8 +62,8 @@ def evaluation_sets(data: DatasetDict) -> list[tuple[str, Dataset]]:
 def load_model_and_tokenizer(task: Task, options: GlueOptions):
     """Load tokenizer and model. The model gets a new head unless it has one for the classes of the task."""
     model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
-    checkpoint = find_checkpoint(options.model)
     try:
+        checkpoint = find_checkpoint(options.model)
         config = AutoConfig.from_pretrained(checkpoint)
         if config.model_type != "fast_r2d2":
             raise ValueError(f"it is a {config.model_type!r} model")
@@ -74,7 +74,7 @@ def load_model_and_tokenizer(task: Task, options: GlueOptions):
             "problem_type": "single_label_classification", "encoding": options.encoding, **options.loss_weights(),
         }.items():  # fmt: skip
             setattr(config, name, value)
-        model = model_class.from_pretrained(checkpoint, config=config, ignore_mismatched_sizes=True)
+        model = load_model(model_class, checkpoint, may_miss=True, config=config, ignore_mismatched_sizes=True)
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     except (OSError, ValueError) as error:
         raise ValueError(f"no Fast-R2D2 checkpoint could be loaded from {options.model!r}: {error}") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2.text_files import disk_errors
 from pretraining.checkpoints import find_damage, publish
 
 # By the name of a figure in evaluations.
@@ -40,7 +41,8 @@ class Best:
         if before is None or sign * figures[self.metric] > sign * before[self.metric]:
             aside = self.folder.with_name(f".{self.folder.name}.new")
             shutil.rmtree(aside, ignore_errors=True)
-            model.save_pretrained(aside)
+            with disk_errors(aside):
+                model.save_pretrained(aside)
             tokenizer.save_pretrained(aside)
             (aside / "evaluation.json").write_text(
                 json.dumps(figures | {"metric_for_best_model": self.metric}), encoding="utf-8"

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
-from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from pretraining.options import SIZES, DataOptions, ModelOptions
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
@@ -29,7 +29,7 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
             the tokenizer does not fit the model.
     """
     if options.model:
-        model = load_model(options)
+        model = load_given_model(options)
         check_fit(tokenizer, model.config)
     else:
         config = make_config(tokenizer, options)
@@ -43,7 +43,7 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
     return model.train()
 
 
-def load_model(options: ModelOptions) -> FastR2D2ForPreTraining:
+def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
     """The given model. Its configuration may be overridden where that does not change its weights."""
     given = _load(AutoConfig.from_pretrained, options.model, "model")
     if not isinstance(given, FastR2D2Config):
@@ -54,7 +54,7 @@ def load_model(options: ModelOptions) -> FastR2D2ForPreTraining:
             f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
             "such fields can change only in a new model"
         )
-    return _load(partial(FastR2D2ForPreTraining.from_pretrained, config=config), options.model, "model")
+    return _load(partial(load_model, FastR2D2ForPreTraining, may_miss=True, config=config), options.model, "model")
 
 
 def weights_of(config: FastR2D2Config) -> dict[str, torch.Size]:
@@ -105,6 +105,6 @@ def check_fit(tokenizer: PreTrainedTokenizerBase, config: FastR2D2Config) -> Non
 
 def _load(load: Callable, name: str, what: str):
     try:
-        return load(find_checkpoint(name))
-    except (OSError, ValueError, RuntimeError) as error:
+        return load(find_checkpoint(name, is_model=what == "model"))
+    except (OSError, ValueError) as error:
         raise ValueError(f"no {what} could be loaded from {name!r}: {error}") from error

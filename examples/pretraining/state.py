@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_model
 
+from modeling_fast_r2d2.text_files import disk_errors
 from pretraining.progress import Progress
 
 
@@ -14,17 +15,19 @@ def write_state(run, folder: Path) -> None:
     """Write a process's own state; the main process also writes the model, for `from_pretrained`, and the rest."""
     accelerator = run.accelerator
     own = {"position": run.position, "random": random_state(accelerator.device)}
-    torch.save(own, folder / f"process-{accelerator.process_index}.pt")
+    with disk_errors(folder):
+        torch.save(own, folder / f"process-{accelerator.process_index}.pt")
     if not accelerator.is_main_process:
         return
-    accelerator.unwrap_model(run.model).save_pretrained(folder)
     run.tokenizer.save_pretrained(folder)
     state = {"optimizer": run.optimizer.state_dict(), "schedule": run.schedule.state_dict()}
     if accelerator.scaler is not None:
         state["scaler"] = accelerator.scaler.state_dict()
     if run.guide.snapshot is not None:
         state["snapshot"] = run.guide.snapshot.state_dict()
-    torch.save(state, folder / "optimizer.pt")
+    with disk_errors(folder):
+        accelerator.unwrap_model(run.model).save_pretrained(folder)
+        torch.save(state, folder / "optimizer.pt")
     (folder / "progress.json").write_text(json.dumps(run.progress.as_dict()), encoding="utf-8")
 
 

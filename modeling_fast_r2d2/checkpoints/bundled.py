@@ -1,6 +1,9 @@
 """Checkpoints that come with the package."""
 
+import re
 from pathlib import Path
+
+from .folders import check_model_folder, check_tokenizer_folder
 
 FOLDER = Path(__file__).parent
 DEFAULT_CHECKPOINT = str(FOLDER / "fast-r2d2-tiny")  # not looked for at import
@@ -22,9 +25,25 @@ def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
     return str(FOLDER / name)
 
 
-def find_checkpoint(name: str) -> str:
-    """The folder of the bundled checkpoint of that name. Other names, and existing paths, are returned unchanged."""
-    return bundled_checkpoint(name) if name in bundled_names() and not Path(name).exists() else name
+def find_checkpoint(name: str, *, is_model: bool = True) -> str:
+    """Where a checkpoint is: the folder of the bundled one of that name, an existing folder, or a Hub name.
+
+    Args:
+        is_model: whether a folder must have a model; else a tokenizer is enough.
+
+    Raises:
+        ValueError: for a path without a folder, and for a folder whose files are damaged or another model's.
+    """
+    if name and Path(name).is_dir():
+        check_tokenizer_folder(Path(name))
+        if is_model:
+            check_model_folder(Path(name))
+        return name
+    if name in bundled_names():
+        return bundled_checkpoint(name)
+    if Path(name).exists() or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+        raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name or one of {', '.join(bundled_names())}")
+    return name
 
 
 __all__ = ["bundled_checkpoint", "find_checkpoint"]

@@ -124,7 +124,9 @@ def system_trees(
         return [_trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
     sentences = gold
     if options.granularity == "pieces":
-        sentences = over_pieces(gold, AutoTokenizer.from_pretrained(find_checkpoint(options.checkpoint[0])))
+        sentences = over_pieces(
+            gold, AutoTokenizer.from_pretrained(find_checkpoint(options.checkpoint[0], is_model=False))
+        )
     if name == "best_binary":
         return [best_binary_trees(sentences)]
     return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]

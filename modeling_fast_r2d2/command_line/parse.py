@@ -86,8 +86,10 @@ def _check(options: argparse.Namespace) -> None:
     if options.shard_lines < 1:
         raise ValueError(f"--shard_lines must be >= 1, got {options.shard_lines}")
     for path in options.file or []:
-        if not path.is_file():
+        if not path.exists():
             raise ValueError(f"--file {path} does not exist")
+        if options.output and not path.is_file():
+            raise ValueError(f"--file {path} is no file; --output needs files, which it can read again")
         if path.suffix == ".parquet" and not options.output:
             raise ValueError(f"--file {path}: Parquet files need --output")
 

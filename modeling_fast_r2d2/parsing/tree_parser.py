@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ..checkpoints import find_checkpoint
+from ..checkpoints import find_checkpoint, load_model
 from ..configuration_fast_r2d2 import check_punctuation
 from ..decoding import METHODS, check_method
 from ..embedding import evaluation
@@ -107,11 +107,16 @@ class TreeParser:
             method: as for the class.
             device: such as ``"cuda"``.
             options: the keyword arguments of the class.
+
+        Raises:
+            ValueError: for a path without a checkpoint, for one that is damaged, another model's or without the weights
+                that the method needs, and as for the class.
+            OSError: if the Hub has no such checkpoint, or a file cannot be read.
         """
         checkpoint = find_checkpoint(checkpoint)
         needs_encoder = METHODS.get(method) is not None or options.get("with_vectors")
         model_class = FastR2D2Model if needs_encoder else FastR2D2ForConstituencyParsing
-        model = model_class.from_pretrained(checkpoint).eval().to(device)
+        model = load_model(model_class, checkpoint).eval().to(device)
         return cls(model, AutoTokenizer.from_pretrained(checkpoint), method, **options)
 
     def __call__(

@@ -1,6 +1,6 @@
 """Files: read line by line, written completely or not at all, with checksums; folders that one run holds."""
 
-from .atomic_write import write_aside, write_text
+from .atomic_write import disk_errors, write_aside, write_text
 from .checksums import checksum, read_record
 from .folder_lock import LOCK_FILE, OWNER_FILE, hold_folder
 from .lines import decode_lines, read_lines, read_sentences
@@ -10,6 +10,7 @@ __all__ = [
     "OWNER_FILE",
     "checksum",
     "decode_lines",
+    "disk_errors",
     "hold_folder",
     "read_lines",
     "read_record",

@@ -1,9 +1,12 @@
 """Files that are either complete or missing, never half written."""
 
+import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 
 def write_aside(target: Path, write: Callable[[Path], object]) -> None:
@@ -26,3 +29,12 @@ def write_aside(target: Path, write: Callable[[Path], object]) -> None:
 def write_text(target: Path, text: str) -> None:
     """Write a text in UTF-8 as `write_aside` does."""
     write_aside(target, lambda path: path.write_text(text, encoding="utf-8", newline="\n"))
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Where PyTorch and safetensors save into a folder: turn their errors for a full disk into an `OSError`."""
+    try:
+        yield
+    except (RuntimeError, SafetensorError) as error:
+        raise OSError(f"{folder} could not be written ({error}); is the disk full?") from error

@@ -1,6 +1,8 @@
 """Lines of text files, plain or compressed with gzip."""
 
 import gzip
+import os
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -23,13 +25,23 @@ def read_lines(paths: str | Path | Iterable[str | Path]) -> Iterator[str]:
     """Lines of text files in UTF-8, plain or ``.gz``, file after file, without line ends.
 
     Raises:
-        ValueError: if a file is not UTF-8, or if a ``.gz`` file is damaged. The message names the file, and the line
-            that is not UTF-8.
+        ValueError: if a file is not UTF-8, if a ``.gz`` file is damaged, or for a folder or a device. The message names
+            the file, and the line that is not UTF-8.
         FileNotFoundError: if a file is missing, once the files before it are read.
     """
     for path in [paths] if isinstance(paths, str | Path) else paths:
+        _check_kind(path)
         with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
             yield from decode_lines(file, path)
+
+
+def _check_kind(path: str | Path) -> None:
+    """Refuse what has no lines. Pipes have; they can be read once."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise ValueError(f"{path} is a folder; give the files in it")
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise ValueError(f"{path} is a device, not a file")
 
 
 def decode_lines(file: Iterable[bytes], path: str | Path) -> Iterator[str]:

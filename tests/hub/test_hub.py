@@ -162,6 +162,29 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(hub, folders, tmp_
     assert Path(run(hub, tmp_path / "cache", DOWNLOAD, name, HF_HUB_OFFLINE="1").strip()) == got
 
 
+INDEX = {"weight_map": {"weight": "../../elsewhere.safetensors"}}
+NAMES = ["../../victim.txt", "/etc/victim", "..\\victim"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_name_that_leads_out_of_the_folder_is_refused(hub, tmp_path, name):
+    hub.repos["user/hostile"] = [{"config.json": b"{}", name: b"hostile"}]
+    refuse_and_leave_nothing(hub, tmp_path, f"has the file name {name!r}, which leads out of its folder")
+
+
+def test_an_index_that_names_files_outside_the_folder_is_refused(hub, tmp_path):
+    hub.repos["user/hostile"] = [{"config.json": b"{}", "model.safetensors.index.json": json.dumps(INDEX).encode()}]
+    refuse_and_leave_nothing(hub, tmp_path, "'../../elsewhere.safetensors', which leads out of its folder")
+
+
+def refuse_and_leave_nothing(hub: Hub, tmp_path: Path, message: str) -> None:
+    (tmp_path / "victim.txt").write_text("mine")
+    errors = run(hub, tmp_path / "cache", DOWNLOAD, "user/hostile", fails=True)
+    assert message in errors.splitlines()[-1], errors
+    assert (tmp_path / "victim.txt").read_text() == "mine"
+    assert not [path for path in (tmp_path / "cache").rglob("*") if "hostile" in str(path) and path.is_file()]
+
+
 PUSH_PIPELINE = """
 import modeling_fast_r2d2
 from transformers import pipeline

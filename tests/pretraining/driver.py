@@ -3,6 +3,7 @@ together. A server that has imported everything forks them, so that each costs a
 
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sys
@@ -22,8 +23,8 @@ def pretrain(arguments: list[str], at: tuple[str, int, str] | None = None, num_p
 
     Args:
         at: ``(what, n, event)``: at the n-th step (``"step"``) or just before the n-th checkpoint gets its name
-            (``"publish"``), ``event`` happens: ``"SIGKILL"``, ``"SIGTERM"``, or ``"nan"``, losses that are not finite
-            from then on.
+            (``"publish"``), ``event`` happens: ``"SIGKILL"``, ``"SIGTERM"``, ``"full disk"``, files that cannot grow,
+            or ``"nan"``, losses that are not finite from then on.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -64,7 +65,7 @@ def _work(arguments, at, rank, num_processes, port, log) -> None:
         _arrange(*at)
     try:
         pretrain.main(arguments)
-    except (ValueError, FloatingPointError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         os._exit(2)
 
@@ -80,6 +81,8 @@ def _arrange(what: str, number: int, event: str) -> None:
         calls += 1
         if event == "nan" and calls >= number:
             step.loss_sums = lambda *_: _not_finite(*_)
+        elif calls == number and event == "full disk":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         elif calls == number:
             os.kill(os.getpid(), getattr(signal, event))
         return original(*arguments, **options)

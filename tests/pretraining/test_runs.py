@@ -105,6 +105,16 @@ def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(options, whole_run, tmp_path):
+    arguments = [*options, "--output_dir", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("step", 5, "full disk")) == [2]
+    assert re.search("error: .*checkpoint-6.part could not be written .*is the disk full", last_output())
+    assert steps_of(tmp_path / "run") == [3]
+    assert pretrain(arguments) == [0]
+    assert_same_weights(tmp_path / "run", whole_run)
+
+
+@pytest.mark.slow
 def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path):
     arguments = [*options, "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 8, "SIGKILL")) == [-9]

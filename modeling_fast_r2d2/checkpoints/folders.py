@@ -1,0 +1,95 @@
+"""Checks of a checkpoint's folder, made before anything is loaded from it."""
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from safetensors import SafetensorError
+from tokenizers import Tokenizer
+
+from ..text_files import read_record
+
+INDEX_SUFFIX = ".index.json"  # of files that say which file has which weight
+OUR_TYPE = "fast_r2d2"
+
+
+def check_model_folder(folder: Path) -> None:
+    """Check the files that say what the weights are. The weights themselves are checked when they are loaded.
+
+    Raises:
+        ValueError: if the configuration is missing, damaged or another model's, or if an index names files outside the
+            folder. The message names the file.
+    """
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} has no config.json; give a checkpoint's folder")
+    kind = read_record(folder / "config.json").get("model_type")
+    if kind != OUR_TYPE:
+        raise ValueError(f"{folder / 'config.json'} is of a {kind!r} model, not of a {OUR_TYPE!r} model")
+    for index in folder.glob(f"*{INDEX_SUFFIX}"):
+        check_index(read_record(index), str(index))
+
+
+def check_tokenizer_folder(folder: Path) -> None:
+    """Check a tokenizer, if the folder has one.
+
+    Raises:
+        ValueError: if a file is damaged, or if the vocabulary is empty or lacks the unknown word.
+    """
+    if (folder / "tokenizer_config.json").exists():
+        read_record(folder / "tokenizer_config.json")
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        return
+    try:
+        model = Tokenizer.from_buffer(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); restore it, or give another folder") from error
+    vocabulary = model.get_vocab(with_added_tokens=False)
+    unknown = getattr(model.model, "unk_token", None)
+    if not vocabulary or (unknown is not None and unknown not in vocabulary):
+        raise ValueError(f"the vocabulary in {path} has {len(vocabulary)} pieces, and {unknown!r} is none of them")
+
+
+def check_index(index: Mapping[str, Any], name: str) -> None:
+    """Raise ValueError unless an index of weights names files of its own folder."""
+    files = index.get("weight_map")
+    if not (isinstance(files, dict) and all(isinstance(file, str) for file in files.values())):
+        raise ValueError(f"{name} is damaged (no weight_map of file names)")
+    check_names(files.values(), name)
+
+
+def check_names(names: Any, place: str) -> None:
+    """Raise ValueError if a file name leads out of its folder, on this system or on another."""
+    for name in names:
+        parts = PureWindowsPath(name).parts  # it knows both kinds of slashes
+        if not name or ".." in parts or PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor:
+            raise ValueError(f"{place} has the file name {name!r}, which leads out of its folder; do not use it")
+
+
+def load_model(model_class: Any, checkpoint: str, *, may_miss: bool = False, **options: Any) -> Any:
+    """``from_pretrained`` of a checkpoint from `find_checkpoint`, with errors that say what is wrong with it.
+
+    Args:
+        may_miss: whether the checkpoint may lack weights of the model, which are then drawn.
+
+    Raises:
+        ValueError: if the weights are damaged, are no tensors, do not fit the configuration, or are missing.
+        OSError: as ``from_pretrained``.
+    """
+    try:
+        model, info = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
+    except SafetensorError as error:
+        raise ValueError(f"the weights in {checkpoint} are damaged ({error})") from error
+    except (pickle.UnpicklingError, EOFError) as error:  # the library's message advises to run what is in the file
+        raise ValueError(f"the weights in {checkpoint} are damaged, or a file holds more than tensors") from error
+    except RuntimeError as error:
+        raise ValueError(f"the weights in {checkpoint} do not fit its config.json ({_first_line(error)})") from error
+    if info["missing_keys"] and not may_miss:
+        names = sorted(info["missing_keys"])
+        raise ValueError(f"{checkpoint} lacks {len(names)} weights of a {model_class.__name__}, such as {names[0]}")
+    return model
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,156 @@
+"""Checkpoints and files of weights that are damaged, hostile or another model's: one clear error, no foreign code."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
+from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.command_line import main
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return Path(shutil.copytree(bundled_checkpoint(), tmp_path / "checkpoint"))
+
+
+class Foreign:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder / "foreign-code-ran"),)
+
+
+def error_of(capsys, *arguments: object) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    [*_, line] = capsys.readouterr().err.splitlines()
+    assert stopped.value.code == 2 and ": error: " in line and "weights_only" not in line
+    return line
+
+
+def edit(name: str, change):
+    """Harm that changes the JSON in a file."""
+    return lambda folder: (folder / name).write_text(json.dumps(change(json.loads((folder / name).read_text()))))
+
+
+def write(name: str, content: bytes):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def only_pickle(content: object):
+    def harm(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        if isinstance(content, bytes):
+            (folder / "pytorch_model.bin").write_bytes(content)
+        else:
+            torch.save({"weight": Foreign(folder)}, folder / "pytorch_model.bin")
+
+    return harm
+
+
+def only_index(weight_map: object):
+    def harm(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+    return harm
+
+
+def cut_weights(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+
+
+def drop_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.parser.score.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+HARMS = {
+    "cut weights": (cut_weights, "the weights in .* are damaged"),
+    "empty weights": (write("model.safetensors", b""), "the weights in .* are damaged"),
+    "other bytes": (write("model.safetensors", b"x" * 1000), "the weights in .* are damaged"),
+    "a weight less": (drop_a_weight, "lacks 1 weights of a .*, such as .*parser.score.weight"),
+    "foreign code": (only_pickle(Foreign), "are damaged, or a file holds more than tensors"),
+    "no pickle": (only_pickle(b"xyz" * 100), "are damaged, or a file holds more than tensors"),
+    "empty pickle": (only_pickle(b""), "are damaged, or a file holds more than tensors"),
+    "a way out": (only_index({"a": "../other.safetensors"}), "'../other.safetensors', which leads out of its folder"),
+    "no map": (only_index([1]), r"index.json is damaged \(no weight_map"),
+    "list as configuration": (write("config.json", b"[1, 2]"), "config.json is damaged"),
+    "empty configuration": (write("config.json", b""), "config.json is damaged"),
+    "no configuration": (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
+    "another model": (edit("config.json", lambda config: config | {"model_type": "bert"}), "is of a 'bert' model"),
+    "list as tokenizer": (write("tokenizer.json", b"[]"), "tokenizer.json is damaged"),
+    "list as its settings": (write("tokenizer_config.json", b"[1]"), "tokenizer_config.json is damaged"),
+    "empty vocabulary": (
+        edit("tokenizer.json", lambda tokenizer: tokenizer | {"model": tokenizer["model"] | {"vocab": {}}}),
+        r"has 0 pieces, and '\[UNK\]' is none of them",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARMS)
+def test_a_damaged_checkpoint_is_refused_with_its_name(folder, capsys, name):
+    harm, message = HARMS[name]
+    harm(folder)
+    line = error_of(capsys, "parse", "--checkpoint", folder, "The old man")
+    assert str(folder) in line and re.search(message, line), line
+    assert not (folder / "foreign-code-ran").exists()
+
+
+def test_weights_of_another_size_are_refused(folder):
+    edit("config.json", lambda config: config | {"hidden_size": 128})(folder)
+    with pytest.raises(ValueError, match="the weights in .* do not fit its config.json"):
+        TreeParser.from_pretrained(str(folder), "chart")
+
+
+@pytest.mark.parametrize("name", ["/nowhere", "./no/where", "", "a/b/c", __file__])
+def test_a_path_without_a_checkpoint_is_named(name):
+    with pytest.raises(ValueError, match="no checkpoint at '.*'; give a folder, a Hub name or one of fast-r2d2-tiny"):
+        find_checkpoint(name)
+    assert find_checkpoint("user/name") == "user/name"
+
+
+@pytest.fixture
+def original(tmp_path) -> list:
+    """A call of `fast-r2d2 convert` with files that can be harmed."""
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 16, "num_attention_heads": 2, "vocab_size": 50}))
+    (tmp_path / "out").mkdir()
+    return ["convert", "weights", "--config", tmp_path / "config.json", "--output", tmp_path / "out", "--weights"]
+
+
+def test_wrong_weights_are_not_converted(original, tmp_path, capsys):
+    weights = tmp_path / "weights.bin"
+    for content, message in (
+        ({"a": Foreign(tmp_path)}, "weights.bin is damaged, or it holds more than a dict of tensors"),
+        ([torch.zeros(3)], "weights.bin holds no dict of weights by name"),
+        ({"parser.embedding.weight": 3}, "weights.bin holds no dict of weights by name"),
+        ({"parser.embedding.weight": torch.zeros(())}, "weights.bin holds no dict of weights by name"),
+        ({"bert.embeddings.weight": torch.zeros(3)}, "no weights of the original Fast-R2D2 code found"),
+        ({"parser.embedding.weight": torch.zeros(3, 4)}, "the weights do not have the shapes that"),
+    ):
+        torch.save(content, weights)
+        assert message in error_of(capsys, *original, weights)
+    for name in ("weights.bin", "weights.safetensors"):
+        (tmp_path / name).write_bytes(b"xyz" * 100)
+        assert f"{name} is damaged" in error_of(capsys, *original, tmp_path / name)
+    assert "No such file" in error_of(capsys, *original, tmp_path / "nowhere.bin")
+    assert not (tmp_path / "foreign-code-ran").exists() and not list((tmp_path / "out").iterdir())
+
+
+def test_a_wrong_configuration_or_output_is_named(original, tmp_path, capsys):
+    (tmp_path / "config.json").write_text("[1]")
+    assert "config.json is damaged" in error_of(capsys, *original, tmp_path / "weights.bin")
+    original[original.index("--output") + 1] = tmp_path / "config.json"
+    assert "config.json is a file; give a folder" in error_of(capsys, *original, tmp_path / "weights.bin")
