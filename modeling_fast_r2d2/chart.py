@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .transfer import to_device
+
 
 class Level(NamedTuple):
     """Cells that can be composed together, since all their children lie in lower levels."""
@@ -56,6 +58,12 @@ class Chart:
     def num_tokens(self) -> int:
         return self.num_nodes - self.num_cells
 
+    def to(self, device: torch.device) -> "Chart":
+        """The chart on a device, for which the host does not wait."""
+        tensors = (self.lengths, self.offsets, self.spans, self.splits, self.left, self.right)
+        lengths, offsets, spans, splits, left, right, roots = to_device([*tensors, self.roots], device)
+        return Chart(lengths, offsets, spans, splits, left, right, self.level_sizes, roots)
+
     @property
     def levels(self) -> list[Level]:
         levels, start = [], 0
@@ -97,6 +105,22 @@ def crossing_candidates(chart: Chart, nesting: Tensor) -> Tensor:
     return is_candidate & (depth > depth.amin(1, keepdim=True))
 
 
+def candidate_places(chart: Chart) -> tuple[Tensor, Tensor]:
+    """Row and column in ``chart.splits`` of every candidate, ``(num_candidates,)`` long each, in order.
+
+    They follow from the sizes of the levels, so that no device is asked.
+    """
+    window, device = chart.splits.shape[1], chart.splits.device
+    lower = chart.level_sizes[: window - 1]  # level h has h candidates, all higher levels have the whole window
+    sizes = [*enumerate(lower, start=1), (window, chart.num_cells - sum(lower))]
+    start, rows, columns = 0, [], []
+    for count, cells in sizes:
+        rows.append(torch.arange(start, start + cells, device=device)[:, None].expand(-1, count).flatten())
+        columns.append(torch.arange(count, device=device).repeat(cells))
+        start += cells
+    return torch.cat(rows), torch.cat(columns)
+
+
 def follow(chart: Chart, choose: Callable[[Tensor], Tensor], num_trees: int = 1) -> Tensor:
     """Walk down from the roots, taking one candidate of every cell on the way: the paper's Algorithm 2.
 
@@ -122,6 +146,13 @@ def follow(chart: Chart, choose: Callable[[Tensor], Tensor], num_trees: int = 1)
         result[trees, chart.splits[cells, choice]] = nodes
         nodes = torch.cat([chart.left[cells, choice], chart.right[cells, choice]])
         trees = trees.repeat(2)
+
+
+def planned_tree(chart: Chart) -> Tensor:
+    """What `best_tree` returns, for the chart of `plan_tree`: every cell is in a tree and has one candidate."""
+    tree = torch.full((chart.num_tokens,), -1, device=chart.roots.device)
+    cells = torch.arange(chart.num_tokens, chart.num_nodes, device=tree.device)
+    return tree.index_copy_(0, chart.splits[:, 0], cells)
 
 
 def best_tree(chart: Chart, chosen: Tensor) -> Tensor:

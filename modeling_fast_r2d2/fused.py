@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .chart_planning import Search, nearest_greater
-
 COMPOSITION_KERNELS = ("auto", "torch", "triton")
 
 
@@ -34,12 +32,6 @@ def fused_kernels(composition_kernels: str, tensor: Tensor) -> Any:
     return None
 
 
-def rank_search(composition_kernels: str, ranks: Tensor) -> Search:
-    """The search for greater ranks that `chart_planning` uses: the fused kernel, or torch's operations."""
-    fused = fused_kernels(composition_kernels, ranks)
-    return nearest_greater if fused is None else lambda ranks, lengths, count: fused.nearest_greater(ranks, count)
-
-
 @cache
 def _load() -> Any:
     """Imported at first use, since Triton takes a second to import and a CPU does not need it."""
@@ -50,4 +42,4 @@ def _load() -> Any:
     return fast_r2d2_kernels
 
 
-__all__ = ["COMPOSITION_KERNELS", "fused_kernels", "rank_search"]
+__all__ = ["COMPOSITION_KERNELS", "fused_kernels"]

@@ -6,17 +6,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, best_tree, crossing_candidates
+from .chart import Chart, best_tree, crossing_candidates, planned_tree
 from .chart_planning import merge_ranks, plan_chart, plan_tree
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .decoding import minimum_risk_choice
 from .embedding import TextEncoder
 from .encoder import EncodedChart, encode_chart, encode_forced
-from .fused import rank_search
 from .guidance import choice_loss, height_loss
 from .heads import ClassificationHead, LanguageModelHead
 from .heuristic_pruning import encode_heuristic
@@ -24,8 +24,8 @@ from .inputs import (
     EmbeddedBatch,
     check_decoding,
     check_encoding,
-    check_split_scores,
     check_tree_labels,
+    read_split_scores,
     refuse_rows,
     split_pairs,
 )
@@ -40,6 +40,7 @@ from .objectives import (
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
 from .parser import TopDownParser
 from .pretrained_model import FastR2D2PreTrainedModel
+from .transfer import to_device
 
 
 class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
@@ -107,22 +108,22 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         split_scores: Tensor | None = None,
     ) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
-        sentences = self._read(input_ids, attention_mask, inputs_embeds)
-        nesting = self._nesting(atom_spans, sentences)
+        sentences, nesting = self._read(input_ids, attention_mask, atom_spans, inputs_embeds)
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
         scores = self.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
+        host_scores = None
         if split_scores is not None or not self.training:  # in training NaN reaches the loss, where loops look for it
-            check_split_scores(scores, sentences)
-        leaves, special = self._look_up(None if input_ids is None else input_ids[sentences.is_token])
+            host_scores = read_split_scores(scores, sentences)
+        leaves, special = self._look_up(None if input_ids is None else sentences.flatten(input_ids))
         leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds)
-        return EmbeddedBatch(sentences, leaves, special, scores, nesting)
+        return EmbeddedBatch(sentences, leaves, special, scores, host_scores, nesting)
 
     def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
         config, device = self.config, self.embeddings.weight.device
         names = ("cls", "sum", "mask", "pair", "bos", "eos")
-        ids = torch.tensor([getattr(config, f"{name}_token_id") for name in names], device=device)
+        [ids] = to_device([torch.tensor([getattr(config, f"{name}_token_id") for name in names])], device)
         rows = self.embeddings(ids if token_ids is None else torch.cat([ids, token_ids]))
         *special, leaves = rows.split([1] * len(names) + [len(rows) - len(names)])
         return leaves, dict(zip(names, special, strict=True))
@@ -143,30 +144,41 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             chart_scores: ``(batch, seq_len - 1)``, prune the chart in place of ``batch.split_scores``.
             vectors_train_choice: as for `encode_chart`.
         """
-        config, lengths = self.config, batch.sentences.lengths
+        config, lengths, device = self.config, batch.sentences.lengths, batch.leaves.device
         tasks = torch.cat([batch.special["cls"], batch.special["sum"]])
         choice_noise = config.choice_noise if self.training else 0.0
         if encoding == "heuristic":
+            [lengths] = to_device([lengths], device)
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
-        scores = (batch.split_scores if chart_scores is None else chart_scores).detach()
-        if encoding == "chart" and self.training and config.split_noise:
-            scores = scores + gumbel_noise(scores, config.split_noise)
-        ranks = merge_ranks(scores, lengths, batch.nesting)
-        search = rank_search(config.composition_kernels, ranks)
+        split_noise = config.split_noise if self.training and encoding == "chart" else 0.0
+        ranks = merge_ranks(self._scores_to_plan(batch, chart_scores, split_noise), lengths, batch.nesting)
         if encoding == "forced":
-            chart = plan_tree(ranks, lengths, search)
+            chart = plan_tree(ranks, lengths).to(device)
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
-        chart = plan_chart(ranks, lengths, config.window_size, reachable_only, search)
+        planned = plan_chart(ranks, lengths, config.window_size, reachable_only)
+        chart, forbidden = planned.to(device), self._forbidden(batch, planned)
         return chart, encode_chart(
-            chart, batch.leaves, self.composition, tasks, choice_noise, self._forbidden(batch, chart),
-            vectors_train_choice,
-        )  # fmt: skip
+            chart, batch.leaves, self.composition, tasks, choice_noise, forbidden, vectors_train_choice
+        )
 
-    def _forbidden(self, batch: EmbeddedBatch, chart: Chart) -> Tensor | None:
-        """``(num_cells, window)`` bool: candidates that break a span constraint, if the chart must keep constraints."""
+    def _scores_to_plan(self, batch: EmbeddedBatch, chart_scores: Tensor | None, noise: float) -> Tensor:
+        """``(batch, seq_len - 1)`` on the host, where charts are planned."""
+        if chart_scores is None and not noise and batch.host_scores is not None:
+            return batch.host_scores
+        scores = (batch.split_scores if chart_scores is None else chart_scores).detach()
+        return (scores + gumbel_noise(scores, noise) if noise else scores).cpu()
+
+    def _forbidden(self, batch: EmbeddedBatch, planned: Chart) -> Tensor | None:
+        """``(num_cells, window)`` bool: candidates that break a span constraint, if the chart must keep constraints.
+
+        Args:
+            planned: on the host.
+        """
         if not self.config.constrain_chart or batch.nesting is None:
             return None
-        return crossing_candidates(chart, batch.sentences.flatten(batch.nesting))
+        flat_nesting = F.pad(batch.nesting, (0, 1))[batch.sentences.is_token]
+        [forbidden] = to_device([crossing_candidates(planned, flat_nesting).long()], batch.leaves.device)
+        return forbidden.bool()
 
     def output_fields(
         self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, with_constituents: bool = True
@@ -180,7 +192,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         }
 
     def _constituents(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> dict[str, Tensor]:
-        best = best_tree(chart, encoded.chosen)
+        best = planned_tree(chart) if encoded.log_prob is None else best_tree(chart, encoded.chosen)
         leaves = torch.arange(chart.num_tokens, device=best.device)
         places = torch.cat([batch.sentences.pad(leaves, -1), batch.sentences.pad(best, -1)[:, :-1]], dim=1)
         states = encoded.nodes.index_select(0, places.clamp(min=0).flatten()).unflatten(0, places.shape)
@@ -225,12 +237,12 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         Other arguments and errors are those of `FastR2D2Model`. With labels the ``loss`` is
         ``-log p(tree) / n``, a mean over sentences of ``n`` tokens.
         """
-        output = self.parse(input_ids, attention_mask, atom_spans)
+        sentences, output = self._parse(input_ids, attention_mask, atom_spans)
         if labels is not None and output.split_scores is not None:
-            sentences = self._read(input_ids, attention_mask)
             check_tree_labels(labels, sentences)
             scores, flat_labels = sentences.flatten(output.split_scores), sentences.flatten(labels)
-            output.loss = tree_label_loss(scores, flat_labels, sentences.lengths, self.config.composition_kernels)
+            [lengths] = to_device([sentences.lengths], labels.device)
+            output.loss = tree_label_loss(scores, flat_labels, lengths, self.config.composition_kernels)
         return output
 
 
@@ -283,7 +295,7 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         ends = torch.cat([batch.special["bos"], batch.special["eos"]])
         contexts = language_model_contexts(chart, encoded.nodes, ends)
         hidden = self.run_decoder(batch.special["mask"], contexts)
-        return self.lm_head.loss(hidden, input_ids[batch.sentences.is_token])
+        return self.lm_head.loss(hidden, batch.sentences.flatten(input_ids))
 
     def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         scores = batch.sentences.flatten(batch.split_scores)
@@ -344,7 +356,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
             raise ValueError('pretraining needs a chart; use encoding="chart" or, without guidance, "heuristic"')
         batch = self.model.read_batch(input_ids, attention_mask, atom_spans, split_scores=split_scores)
         for scores in filter(torch.is_tensor, (chart_scores, choice_scores)):
-            check_split_scores(scores, batch.sentences)
+            read_split_scores(scores, batch.sentences)
         chart_scores = self._chart_scores(batch, chart_scores, chart_rows)
         options = {"chart_scores": chart_scores, "vectors_train_choice": lm_trains_choice}
         chart, encoded = self.model.encode_batch(batch, encoding, **options)
@@ -374,7 +386,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
     ) -> dict[str, Tensor]:
         losses = {}
         if choice_scores is not None:
-            ranks = merge_ranks(choice_scores, batch.sentences.lengths, batch.nesting)
+            ranks = merge_ranks(choice_scores.cpu(), batch.sentences.lengths, batch.nesting)
+            [ranks] = to_device([ranks], batch.leaves.device)
             losses["choice_loss"] = choice_loss(chart, encoded.choices(), ranks)
         if height_threshold is not None:
             losses["height_loss"] = height_loss(chart, encoded.choices(), height_threshold)

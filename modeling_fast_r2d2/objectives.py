@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .chart import Chart, follow, widest_neighbours
+from .chart import Chart, candidate_places, follow, widest_neighbours
 from .encoder import EncodedChart
 from .fused import fused_kernels
 
@@ -61,10 +61,10 @@ def exact_tree_loss(chart: Chart, encoded: EncodedChart, scores: Tensor, composi
         Mean over sentences of ``-log p(tree) / n`` in nats. Gradient reaches the scores only.
     """
     counts = expected_counts(chart, encoded)
-    used = (counts > 0).nonzero(as_tuple=True)
-    spans = chart.spans[chart.num_tokens :][used[0]]
-    log_prob = split_log_prob(scores, spans, chart.splits[used], composition_kernels)
-    return _mean_per_token(chart, spans[:, 0], -counts[used] * log_prob)
+    candidates = candidate_places(chart)
+    spans, used = chart.spans[chart.num_tokens :][candidates[0]], counts[candidates]
+    log_prob = split_log_prob(scores, spans, chart.splits[candidates], composition_kernels)
+    return _mean_per_token(chart, spans[:, 0], -used * log_prob.masked_fill(used == 0, 0))
 
 
 def sample_trees(
@@ -99,11 +99,12 @@ def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition
             constituent that splits there; -1 for split points without a label.
         lengths: ``(batch,)`` long.
     """
-    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-    is_end = torch.arange(len(scores), device=scores.device) == starts + lengths.repeat_interleave(lengths) - 1
+    length = lengths.repeat_interleave(lengths, output_size=len(scores))
+    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths, output_size=len(scores))
+    is_end = torch.arange(len(scores), device=scores.device) == starts + length - 1
     [splits] = ((labels[:, 0] >= 0) & ~is_end).nonzero(as_tuple=True)
     spans = labels[splits] + starts[splits, None]
-    per_token = -split_log_prob(scores, spans, splits, composition_kernels) / lengths.repeat_interleave(lengths)[splits]
+    per_token = -split_log_prob(scores, spans, splits, composition_kernels) / length[splits]
     return per_token.sum() / len(lengths)
 
 
@@ -146,5 +147,5 @@ def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
 
 def _mean_per_token(chart: Chart, tokens: Tensor, values: Tensor) -> Tensor:
     """Each value divided by its sentence's length; the sum over values, divided by the number of sentences."""
-    length = chart.lengths.repeat_interleave(chart.lengths)[tokens]
+    length = chart.lengths.repeat_interleave(chart.lengths, output_size=chart.num_tokens)[tokens]
     return (values / length).sum() / len(chart.lengths)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from .configuration_fast_r2d2 import FastR2D2Config
 from .lstm import LSTMBackbone
 from .noise import Dropout
+from .transfer import to_device
 
 
 class TopDownParser(nn.Module):
@@ -38,7 +39,7 @@ class TopDownParser(nn.Module):
         """
         Args:
             input_ids: ``(batch, seq_len)`` long, padded on the right, with anything.
-            lengths: ``(batch,)`` long, tokens per sentence, at least 1.
+            lengths: ``(batch,)`` long, on the host, tokens per sentence, at least 1.
 
         Returns:
             ``(batch, seq_len - 1)`` scores, float32 or wider, 0 past a sentence's last split point.
@@ -48,12 +49,13 @@ class TopDownParser(nn.Module):
 
     def _score(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         position = torch.arange(input_ids.shape[1], device=input_ids.device)
-        input_ids = input_ids.masked_fill(position >= lengths[:, None], 0)
+        [lengths_here] = to_device([lengths], input_ids.device)
+        input_ids = input_ids.masked_fill(position >= lengths_here[:, None], 0)
         hidden = self.backbone(self.embeddings(input_ids), lengths)
         left, right = hidden.chunk(2, dim=-1)
         between = torch.cat([left[:, :-1], right[:, 1:]], dim=-1)  # (batch, seq_len - 1, 2 * size)
         scores = self.score(self.dropout(F.gelu(self.dense(between))))[..., 0]
-        is_split = position[:-1] < lengths[:, None] - 1
+        is_split = position[:-1] < lengths_here[:, None] - 1
         if self.normalize_split_scores:
             scores = _standardize(scores, is_split)
         return scores.masked_fill(~is_split, 0)
@@ -86,7 +88,8 @@ class TransformerBackbone(nn.Module):
 
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         hidden = self.dense(embedded)
-        hidden = hidden + _sinusoidal_positions(*hidden.shape[1:]).to(hidden)
+        hidden = hidden + _sinusoidal_positions(hidden.shape[1], hidden.shape[2], hidden.device).to(hidden.dtype)
+        [lengths] = to_device([lengths], hidden.device)
         is_padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
         return self.encoder(hidden, src_key_padding_mask=is_padding)
 
@@ -116,9 +119,9 @@ def _standardize(scores: Tensor, is_split: Tensor, eps: float = 1e-5) -> Tensor:
     return centred * torch.rsqrt(centred.square().sum(1, keepdim=True) / count + eps)
 
 
-def _sinusoidal_positions(length: int, size: int) -> Tensor:
-    frequency = torch.exp(torch.arange(0, size, 2) * (-math.log(10_000.0) / size))
-    angle = torch.arange(length)[:, None] * frequency
+def _sinusoidal_positions(length: int, size: int, device: torch.device) -> Tensor:
+    frequency = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10_000.0) / size))
+    angle = torch.arange(length, device=device)[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
 
 

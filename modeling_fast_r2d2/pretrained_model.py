@@ -10,10 +10,10 @@ from transformers import initialization as init
 
 from .chart_planning import merge_ranks, tree_spans
 from .configuration_fast_r2d2 import FastR2D2Config
-from .fused import rank_search
-from .inputs import Sentences, check_atom_spans, check_split_scores, check_tokens
+from .inputs import Sentences, check_tokens, read_split_scores
 from .outputs import FastR2D2ParserOutput
 from .parser import span_nesting
+from .transfer import to_device
 
 
 class FastR2D2PreTrainedModel(PreTrainedModel):
@@ -69,30 +69,41 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
 
         Arguments and errors are those of `FastR2D2Model`; ``split_scores`` take the place of the parser's.
         """
-        sentences = self._read(input_ids, attention_mask)
-        nesting = self._nesting(atom_spans, sentences)
+        return self._parse(input_ids, attention_mask, atom_spans, split_scores)[1]
+
+    def _parse(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        atom_spans: Tensor | None,
+        split_scores: Tensor | None = None,
+    ) -> tuple[Sentences, FastR2D2ParserOutput]:
+        sentences, nesting = self._read(input_ids, attention_mask, atom_spans)
         parser: Any = self.base_model.parser
         scores = parser(input_ids, sentences.lengths) if split_scores is None else split_scores
-        check_split_scores(scores, sentences)
-        ranks = merge_ranks(scores.detach(), sentences.lengths, nesting)
-        spans = tree_spans(ranks, sentences.lengths, rank_search(self.config.composition_kernels, ranks))
-        return FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
+        host_scores = read_split_scores(scores, sentences)
+        ranks = merge_ranks(host_scores, sentences.lengths, nesting)
+        [spans] = to_device([tree_spans(ranks, sentences.lengths)], scores.device)
+        return sentences, FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
 
     def _read(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None = None
-    ) -> Sentences:
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        atom_spans: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> tuple[Sentences, Tensor | None]:
+        """The checked sentences and, on the host, the nesting of their span constraints."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
         if inputs_embeds is not None and inputs_embeds.shape[-1] != self.config.hidden_size:
             raise ValueError(f"inputs_embeds must end in {self.config.hidden_size}, got {tuple(inputs_embeds.shape)}")
         tokens: Any = input_ids if inputs_embeds is None else inputs_embeds
-        return check_tokens(tokens, attention_mask, self.config.pad_token_id, self.config.vocab_size)
-
-    def _nesting(self, atom_spans: Tensor | None, sentences: Sentences) -> Tensor | None:
-        if atom_spans is None:
-            return None
-        check_atom_spans(atom_spans, sentences.lengths)
-        return span_nesting(atom_spans, sentences.is_token.shape[1] - 1, self.config.nested_spans)
+        config = self.config
+        sentences, spans = check_tokens(tokens, attention_mask, atom_spans, config.pad_token_id, config.vocab_size)
+        if spans is None:
+            return sentences, None
+        return sentences, span_nesting(spans, sentences.is_token.shape[1] - 1, config.nested_spans)
 
 
 __all__ = ["FastR2D2PreTrainedModel"]

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.chart import best_tree, follow, widest_neighbours
+from modeling_fast_r2d2 import chart_planning
+from modeling_fast_r2d2.chart import best_tree, candidate_places, follow, planned_tree, widest_neighbours
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 
 
@@ -101,6 +102,7 @@ def test_tree_is_the_reachable_chart_of_window_one(sentences):
     scores, lengths = padded(sentences)
     ranks = merge_ranks(scores, lengths)
     tree, chart = plan_tree(ranks, lengths), plan_chart(ranks, lengths, 1, reachable_only=True)
+    assert planned_tree(tree).equal(best_tree(tree, torch.zeros_like(tree.splits[:, 0])))
     assert tree.level_sizes == chart.level_sizes
     for sentence in range(len(sentences)):
         assert planned_cells(tree, sentence) == planned_cells(chart, sentence)
@@ -150,6 +152,26 @@ def test_following_a_choice_yields_one_node_per_split_point():
     assert (nodes[0] == -1).nonzero()[:, 0].tolist() == [9, 10, 16]
     splits = torch.arange(17)[nodes[0] >= 0]
     assert torch.equal(lowest[nodes[0][splits] - chart.num_tokens, 0], splits)
+
+
+def test_a_search_finds_the_children_that_a_table_finds(monkeypatch):
+    scores, lengths = torch.randn(3, 30, generator=torch.Generator().manual_seed(0)), torch.tensor([31, 1, 9])
+    ranks = merge_ranks(scores, lengths)
+    by_table = plan_chart(ranks, lengths, 3)
+    monkeypatch.setattr(chart_planning, "MAX_TABLE", 0)
+    by_search = plan_chart(ranks, lengths, 3)
+    for name in ("spans", "splits", "left", "right", "roots"):
+        assert getattr(by_table, name).equal(getattr(by_search, name))
+
+
+@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), window=st.integers(1, 4))
+def test_candidates_lie_where_levels_say(lengths, window):
+    lengths = torch.tensor(lengths)
+    scores = torch.randn(len(lengths), int(lengths.max()) - 1, generator=torch.Generator().manual_seed(0))
+    chart = plan_chart(merge_ranks(scores, lengths), lengths, window)
+    rows, columns = candidate_places(chart)
+    expected = (chart.splits >= 0).nonzero().t()
+    assert rows.equal(expected[0]) and columns.equal(expected[1])
 
 
 def test_window_below_one_is_refused():

@@ -102,9 +102,8 @@ def test_parser_gives_the_reference_scores_merge_order_and_tree(golden):
     parser = golden.model(FastR2D2ForConstituencyParsing)
     output = parser(**golden.inputs)
     lengths = torch.tensor(golden.lengths)
-    ranks = merge_ranks(output.split_scores, lengths, parser._nesting(
-        golden.inputs.get("atom_spans"), parser._read(golden.inputs["input_ids"], golden.inputs["attention_mask"])
-    )).split(golden.lengths)  # fmt: skip
+    _, nesting = parser._read(**golden.inputs)
+    ranks = merge_ranks(output.split_scores, lengths, nesting).split(golden.lengths)
     for b, n in enumerate(golden.lengths):
         assert golden.is_close(output.split_scores[b, : n - 1], golden.case["parser"]["split_scores"][b])
         assert ranks[b][:-1].argsort().tolist() == golden.case["parser"]["merge_order"][b]

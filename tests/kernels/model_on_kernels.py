@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import fast_r2d2_kernels
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
+from modeling_fast_r2d2.chart_planning import merge_ranks, nearest_greater, plan_chart, plan_tree
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 from modeling_fast_r2d2.encoder import EncodedChart
-from modeling_fast_r2d2.fused import rank_search
 from modeling_fast_r2d2.objectives import exact_tree_loss, sample_trees, sampled_tree_loss
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -60,7 +60,8 @@ def test_structure_and_tree_loss_are_those_of_torch(objective):
     lengths = torch.tensor([9, 1, 30, 2])
     ranks = merge_ranks(torch.randn(4, 29, generator=torch.Generator().manual_seed(0)), lengths)
     for plan in (plan_tree, functools.partial(plan_chart, window_size=3, reachable_only=True)):
-        ours, theirs = (plan(ranks, lengths, search=rank_search(kernels, ranks)) for kernels in ("triton", "torch"))
+        searches = lambda ranks, lengths, count: fast_r2d2_kernels.nearest_greater(ranks, count), nearest_greater
+        ours, theirs = (plan(ranks, lengths, search=search) for search in searches)
         assert ours.level_sizes == theirs.level_sizes
         assert all(torch.equal(getattr(ours, name), getattr(theirs, name)) for name in ("spans", "splits", "left"))
     losses, scores = [], torch.randn(42, requires_grad=True)

@@ -1,0 +1,111 @@
+"""How often the host waits for a GPU, counted on a stand-in, whose results are a CPU's."""
+
+import copy
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from stand_in_gpu import move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
+
+from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPairClassification,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
+
+
+OPS = ("attention", "bias_gelu", "blend_norm", "choice", "range_logsumexp", "residual_norm")
+
+
+@pytest.fixture(params=["torch", "auto"], autouse=True)
+def kernels(request, monkeypatch, tiny_config) -> None:
+    """By torch's operations, and by the fused ops, whose definitions stand in for their kernels."""
+    for name in OPS:
+        monkeypatch.setattr(importlib.import_module(f"fast_r2d2_kernels.{name}"), "runs_fused", lambda tensor: False)
+    tiny_config.composition_kernels = request.param
+    if request.param == "auto":  # the definition of dropout draws on the host
+        tiny_config.hidden_dropout_prob = tiny_config.attention_probs_dropout_prob = 0.0
+
+
+def run(model, inputs: dict, **options):
+    """The model's output on a CPU and on the stand-in, and what the host waited for."""
+    expected = model(**inputs, **options)
+    with stand_in_gpu() as gpu:
+        moved = move_to_gpu(copy.deepcopy(model))
+        inputs = {name: to_gpu(tensor) for name, tensor in inputs.items()}
+        gpu.waits.clear()
+        gpu.launches.clear()
+        output = moved(**inputs, **options)
+    return expected, output, gpu
+
+
+def assert_same(expected, output) -> None:
+    assert expected.keys() == output.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(output[name].held, value, rtol=1e-5, atol=1e-6)
+
+
+SPANS = torch.tensor([[[1, 3], [5, 6]], [[-1, -1]] * 2, [[0, 1], [-1, -1]], [[2, 5], [-1, -1]], [[0, 7], [2, 4]]])
+
+
+@pytest.mark.parametrize("with_spans", [False, True])
+@pytest.mark.parametrize(("encoding", "most"), [("forced", 4), ("chart", 6)])
+@torch.no_grad()
+def test_an_encoding_waits_for_its_inputs_and_scores_alone(tiny_model, a_batch, encoding, most, with_spans):
+    inputs = a_batch | ({"atom_spans": SPANS} if with_spans else {})
+    tiny_model.config.constrain_chart = True
+    expected, output, gpu = run(tiny_model.model, inputs, encoding=encoding)
+    assert_same(expected, output)
+    assert len(gpu.waits) == 2 <= most, gpu.waits
+    assert [wait.split(" at ")[1].split(":")[0] for wait in gpu.waits] == ["transfer.py", "inputs.py"]
+
+
+@pytest.mark.parametrize("parser_type", ["lstm", "transformer"])
+@torch.no_grad()
+def test_parsing_waits_as_often(tiny_config, a_batch, parser_type):
+    tiny_config.parser_type = parser_type
+    model = FastR2D2ForConstituencyParsing(tiny_config).eval()
+    expected, output, gpu = run(model, a_batch)
+    assert_same(expected, output)
+    assert len(gpu.waits) == 2, gpu.waits
+
+
+@torch.no_grad()
+def test_pretraining_waits_for_nothing_more(tiny_model, a_batch):
+    expected, output, gpu = run(tiny_model, a_batch)
+    assert_same(expected, output)
+    assert len(gpu.waits) == 2, gpu.waits
+    _, _, gpu = run(tiny_model.train(), a_batch)
+    assert len(gpu.waits) == 2, gpu.waits
+
+
+@torch.no_grad()
+def test_pairs_in_one_row_are_told_apart_with_one_wait_more(tiny_config):
+    tiny_config.num_labels = 2
+    model = FastR2D2ForPairClassification(tiny_config).eval()
+    types = torch.tensor([[0, 0, 0, 1, 1, 0], [0, 1, 1, 1, 1, 1]])
+    mask = torch.tensor([[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1]])
+    inputs = {"input_ids": torch.randint(20, 100, (2, 6)), "token_type_ids": types, "attention_mask": mask}
+    expected, output, gpu = run(model, inputs)
+    assert_same(expected, output)
+    assert len(gpu.waits) == 3, gpu.waits
+
+
+@torch.no_grad()
+def test_the_stand_in_counts_waits():
+    with stand_in_gpu() as gpu:
+        x = to_gpu(torch.tensor([1.0, -1.0]))
+        for wait in (x.sum().item, lambda: x[x > 0], lambda: x[[0]], x.cpu, lambda: torch.ones(2).to(x)):
+            before = len(gpu.waits)
+            wait()
+            assert len(gpu.waits) == before + 1
+        x[:1].add_(1).mul_(2).clone().cumsum(0)
+        assert len(gpu.waits) == before + 1 and x.held.tolist() == [4, -1]
+        with pytest.raises(RuntimeError, match="a CPU's tensor"):
+            x + torch.ones(2)
