@@ -6,6 +6,7 @@ from transformers import (
     AutoModelForNextSentencePrediction,
     AutoModelForPreTraining,
     AutoModelForSequenceClassification,
+    AutoProcessor,
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
@@ -22,6 +23,7 @@ from .modeling_fast_r2d2 import (
 from .parameter_groups import parameter_groups
 from .parsing.tree_parser import TreeParser
 from .parsing_pipeline import ConstituencyParsingPipeline
+from .processing_fast_r2d2 import FastR2D2Processor
 from .trees import BinaryTree
 from .version import __version__
 
@@ -34,6 +36,7 @@ AutoModelForSequenceClassification.register(
     FastR2D2Config, (FastR2D2ForSequenceClassification, FastR2D2ForPairClassification)
 )
 AutoModelForNextSentencePrediction.register(FastR2D2Config, FastR2D2ForPairClassification)
+AutoProcessor.register(FastR2D2Config, FastR2D2Processor)
 PIPELINE_REGISTRY.register_pipeline(
     "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModel, type="text",
     default={"model": (DEFAULT_CHECKPOINT, "main")},
@@ -49,6 +52,7 @@ __all__ = [
     "FastR2D2ForSequenceClassification",
     "FastR2D2Model",
     "FastR2D2PreTrainedModel",
+    "FastR2D2Processor",
     "TreeParser",
     "__version__",
     "bundled_checkpoint",

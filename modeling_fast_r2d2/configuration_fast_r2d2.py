@@ -1,18 +1,22 @@
 """Configuration of Fast-R2D2 models."""
 
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from .fused import COMPOSITION_KERNELS
+from .processing_fast_r2d2 import describe_to_sentence_transformers
 
 ENCODINGS = ("forced", "chart", "heuristic")
 
 # Preset for all classes, since `save_pretrained` records only the class that was saved.
 AUTO_MAP = {
     "AutoConfig": "configuration_fast_r2d2.FastR2D2Config",
+    "AutoProcessor": "processing_fast_r2d2.FastR2D2Processor",
     "AutoModel": "modeling_fast_r2d2.FastR2D2Model",
     "AutoModelForPreTraining": "modeling_fast_r2d2.FastR2D2ForPreTraining",
     "AutoModelForSequenceClassification": "modeling_fast_r2d2.FastR2D2ForSequenceClassification",
@@ -126,12 +130,18 @@ class FastR2D2Config(PreTrainedConfig):
     pair_token_id: int = 7
 
     def __post_init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("auto_map", dict(AUTO_MAP))
+        kwargs["auto_map"] = AUTO_MAP | (kwargs.get("auto_map") or {})  # older folders have fewer
         super().__post_init__(**kwargs)
         self._check_sizes()
         self._check_choices()
         self._check_token_ids()
         check_punctuation(self.punctuation, self.bounds_bonus)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
+        """As in transformers. If the folder is for a model with an encoder, sentence-transformers can read it, too."""
+        if "FastR2D2ForConstituencyParsing" not in (self.architectures or []):
+            describe_to_sentence_transformers(Path(save_directory))
+        super().save_pretrained(save_directory, push_to_hub, **kwargs)
 
     def _check_sizes(self) -> None:
         for name in (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -63,6 +64,23 @@ class TextEncoder:
     def constituents(self, sentence: str, tokenizer: PreTrainedTokenizerBase | None = None) -> list[Constituent]:
         """Words and constituents of the parser's tree with their vectors, from left to right, the wider first."""
         return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
+
+    def sentence_vectors(self, input_ids: Tensor, attention_mask: Tensor, atom_spans: Tensor | None = None) -> Tensor:
+        """Root vectors by ``config.encoding``, with gradients, as sentence-transformers asks for them.
+
+        Args:
+            input_ids, attention_mask, atom_spans: as `FastR2D2Processor` makes them; see `FastR2D2Model`.
+
+        Returns:
+            ``(batch, hidden_size)``.
+
+        Raises:
+            ValueError: without ``atom_spans``, since the trees, and so the vectors, would not be those of `encode`.
+        """
+        if atom_spans is None:
+            raise ValueError("sentence vectors need atom_spans, which FastR2D2Processor gives for texts, not for pairs")
+        model: Any = self
+        return model(input_ids, attention_mask, atom_spans, return_dict=True).pooler_output
 
     def _own_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, loaded once, in the revision of the weights."""

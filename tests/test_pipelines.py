@@ -191,3 +191,19 @@ except ValueError as error:
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0 and "got 'fast-r2d2-tiny'" in result.stdout, result.stderr
+
+
+def test_feature_extraction_gives_tokens_then_constituents(tokenizer):
+    extract = pipeline("feature-extraction", model=bundled_checkpoint(), device="cpu")
+    model = FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
+    for sentence in SENTENCES:
+        batch = tokenizer(sentence, return_tensors="pt")
+        num_tokens = batch["input_ids"].shape[1]
+        [vectors] = extract(sentence, return_tensors=True)
+        assert vectors.shape == (2 * num_tokens - 1, 64)
+        with torch.no_grad():
+            output = model(**batch)
+        torch.testing.assert_close(vectors, output.last_hidden_state[0])
+        torch.testing.assert_close(vectors[:num_tokens], model.embeddings(batch["input_ids"])[0])
+        root = output.spans[0].tolist().index([0, num_tokens - 1]) + num_tokens if num_tokens > 1 else 0
+        torch.testing.assert_close(vectors[root], output.pooler_output[0])

@@ -57,4 +57,6 @@ def test_the_code_that_uploads_runs_against_a_hub_of_our_own(tmp_path):
     )
     hub.close()
     assert result.returncode == 0, result.stderr
-    assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py"} <= hub.repos["user/trees"][-1].keys()
+    assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py", "modules.json"} <= hub.repos["user/trees"][
+        -1
+    ].keys()
