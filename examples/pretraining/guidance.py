@@ -87,7 +87,7 @@ class Guide:
         if name == "counts":
             return self.teacher(batch["input_ids"])
         if name == "snapshot":
-            return self.snapshot(batch["input_ids"], batch["attention_mask"].sum(1)).float()
+            return self.snapshot(batch["input_ids"], batch["attention_mask"].sum(1).cpu()).float()
         with evaluation(self.model):
             return self.model.parse(**batch).split_scores.float()
 
