@@ -1,5 +1,7 @@
 """Evaluations during training: validation losses, trees against a treebank, drawn trees."""
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from pretraining.batches import Limits, cut
+from pretraining.stopping import Interrupted, never, raise_if_stopped
 from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
@@ -24,21 +27,35 @@ def batch_by_length(features: list[dict], limits: Limits) -> list[list[int]]:
 
 
 @torch.no_grad()
-def validation_losses(accelerator: Accelerator, model, features: list[dict], collate, limits: Limits) -> dict:
+def validation_losses(
+    accelerator: Accelerator,
+    model,
+    features: list[dict],
+    collate,
+    limits: Limits,
+    is_stopping: Callable[[], bool] = never,
+) -> dict:
     """Language-model loss and tree loss in nats per token, without noise and dropout.
 
     Args:
         model: not wrapped for data-parallel training. Each process takes its share of the batches.
+        is_stopping: asked before each batch.
+
+    Raises:
+        Interrupted: if a process is stopping.
     """
     model.eval()
     sums = torch.zeros(4, device=accelerator.device)
     parts = batch_by_length(features, limits)
     for part in parts[accelerator.process_index :: accelerator.num_processes]:
+        if is_stopping():
+            break
         batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
         output, tokens = model(**batch), int(batch["attention_mask"].sum())
         lm_sum, tree_sum = output.lm_loss * tokens, output.tree_loss * len(part)
         sums += torch.stack([lm_sum, tree_sum, lm_sum.new_tensor(tokens), lm_sum.new_tensor(len(part))])
     model.train()
+    raise_if_stopped(accelerator, is_stopping)
     lm_sum, tree_sum, tokens, sentences = accelerator.reduce(sums, "sum").tolist()
     return {"validation_lm_loss": lm_sum / tokens, "validation_tree_loss": tree_sum / sentences}
 
@@ -56,14 +73,25 @@ class Evaluation:
     scorer: TreebankScorer | None
     drawings: Path
 
-    def __call__(self, step: int) -> dict[str, float]:
-        """Compute the figures by name, on every process; append drawn trees to the file ``drawings``."""
+    def __call__(self, step: int, is_stopping: Callable[[], bool] = never) -> dict[str, float]:
+        """Compute the figures by name, on every process; append drawn trees to the file ``drawings``.
+
+        Args:
+            is_stopping: whether this process is to end; asked between batches.
+
+        Raises:
+            Interrupted: on all processes, if one of them is stopping.
+        """
         figures = {}
         if self.validation:
             collate = DataCollatorForFastR2D2(self.tokenizer)
-            figures = validation_losses(self.accelerator, self.model, self.validation, collate, self.limits)
+            figures = validation_losses(
+                self.accelerator, self.model, self.validation, collate, self.limits, is_stopping
+            )
         if self.scorer:
-            figures |= self.scorer()
+            with contextlib.suppress(Interrupted):  # raised by this process alone; the next line tells the others
+                figures |= self.scorer(is_stopping)
+            raise_if_stopped(self.accelerator, is_stopping)
         if self.texts_to_draw and self.accelerator.is_main_process:
             with open(self.drawings, "a", encoding="utf-8") as file:
                 file.write(f"== step {step}\n\n{draw_trees(self.model, self.tokenizer, self.texts_to_draw)}\n\n")

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pretraining.batches import Limits, Step
 from pretraining.best import Best
 from pretraining.checkpoints import Checkpoints
 from pretraining.display import Display
+from pretraining.evaluation import Evaluation
 from pretraining.guidance import Guide
 from pretraining.optimisation import learning_rates
 from pretraining.options import Options
@@ -23,7 +24,7 @@ from pretraining.progress import Progress
 from pretraining.settings import Plan, Settings
 from pretraining.state import write_state
 from pretraining.step import Counts, Outcome, reduce_counts, take_step
-from pretraining.stopping import StopSignal
+from pretraining.stopping import Interrupted, StopSignal
 from pretraining.treebank import chain_warnings
 
 MAX_SKIPPED_STEPS = 20  # in a row
@@ -51,7 +52,7 @@ class Run:
     epochs: object
     plan: Plan
     guide: Guide
-    evaluate: Callable[[int], dict]
+    evaluate: Evaluation
     checkpoints: Checkpoints
     best: Best
     display: Display
@@ -84,9 +85,28 @@ class Run:
 
 def train(run: Run) -> bool:
     """Train until the end or until a signal comes, then save. Returns whether the end was reached."""
-    stop, accelerator, output = StopSignal(), run.accelerator, run.options.output
+    stop = StopSignal()
+    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # for evaluations before the next step
+    is_interrupted = False
+    try:
+        evaluate_if_due(run, stop)  # a signal may have cut it short
+        take_steps(run, stop)
+        evaluate_if_due(run, stop)
+    except Interrupted:
+        is_interrupted = True
+    if run.saved_step != run.progress.step:
+        save(run)
+    return run.is_over and not is_interrupted
+
+
+def take_steps(run: Run, stop: StopSignal) -> None:
+    """Train until the end or until a signal comes, with evaluations and checkpoints on the way.
+
+    Raises:
+        Interrupted: if a signal comes during an evaluation.
+    """
+    accelerator, output = run.accelerator, run.options.output
     run.clock = time.monotonic()
-    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # for a run that is already over
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
         counts = reduce_counts(accelerator, step, stop=stop.was_received, save=is_late and accelerator.is_main_process)
@@ -97,6 +117,7 @@ def train(run: Run) -> bool:
         run.position = position
         if run.limits != run.epochs.limits:  # other limits make another plan, so the epoch ends here
             run.progress.epoch, run.position = run.progress.epoch + 1, None
+        evaluate_if_due(run, stop)
         is_due = counts.requests["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
         # During a series of skipped steps, new checkpoints would only push out the good one from before.
         if counts.requests["stop"] or (is_due and not run.progress.skipped_in_a_row):
@@ -104,16 +125,10 @@ def train(run: Run) -> bool:
         run.clock = time.monotonic()
         if counts.requests["stop"]:
             break
-    if run.is_over and not any(figures["step"] == run.progress.step for figures in run.progress.evaluations):
-        evaluate(run)
-        run.saved_step = None
-    if run.saved_step != run.progress.step:
-        save(run)
-    return run.is_over
 
 
 def advance(run: Run, step: Step, counts: Counts) -> None:
-    """Make one update; count it, show it, and evaluate if it is time."""
+    """Make one update; count it and show it."""
     training, settings = run.options.training, run.settings
     if run.progress.step < training.tree_warmup_steps:
         settings = replace(settings, tree_weight=0.0)
@@ -125,7 +140,7 @@ def advance(run: Run, step: Step, counts: Counts) -> None:
     )
     run.schedule.step()
     count_step(run, outcome, counts, time.monotonic() - run.clock)
-    log_and_evaluate(run)
+    log(run)
 
 
 def set_window(run: Run, settings: Settings) -> None:
@@ -173,8 +188,8 @@ def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> No
         )
 
 
-def log_and_evaluate(run: Run) -> None:
-    """Every ``logging_steps`` log a point of the training curves, every ``eval_steps`` evaluate; show progress."""
+def log(run: Run) -> None:
+    """Every ``logging_steps`` log a point of the training curves; show progress."""
     progress, output = run.progress, run.options.output
     if progress.step % output.logging_steps == 0:
         rates = {f"{name}_learning_rate": rate for name, rate in learning_rates(run.optimizer).items()}
@@ -182,13 +197,25 @@ def log_and_evaluate(run: Run) -> None:
         point = progress.end_point(rates | stage)
         run.accelerator.log({key: value for key, value in point.items() if math.isfinite(value)}, step=progress.step)
         run.display.show_point(point)
-    if progress.step % output.eval_steps == 0:
-        evaluate(run)
     run.display.advance()
 
 
-def evaluate(run: Run) -> None:
-    figures = {"step": run.progress.step, "tokens": run.progress.tokens, **run.evaluate(run.progress.step)}
+def evaluate_if_due(run: Run, stop: StopSignal) -> None:
+    """Every ``eval_steps`` and at the end evaluate, once per step.
+
+    Raises:
+        Interrupted: if a signal comes. The run, once it is resumed, begins with this evaluation.
+    """
+    step = run.progress.step
+    is_due = run.is_over or (step > 0 and step % run.options.output.eval_steps == 0)
+    if is_due and not any(figures["step"] == step for figures in run.progress.evaluations):
+        record(run, run.evaluate(step, lambda: stop.was_received))
+        run.saved_step = None
+
+
+def record(run: Run, found: dict) -> None:
+    """Record the figures of an evaluation; keep the weights if they are the best."""
+    figures = {"step": run.progress.step, "tokens": run.progress.tokens, **found}
     warnings = chain_warnings(run.progress.evaluations[-1], figures) if run.progress.evaluations else []
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:

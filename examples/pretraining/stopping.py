@@ -1,6 +1,14 @@
 """Stopping by SIGTERM or Ctrl-C: the run saves a checkpoint and ends; a second Ctrl-C ends it at once."""
 
 import signal
+from collections.abc import Callable
+
+import torch
+from accelerate import Accelerator
+
+
+class Interrupted(Exception):
+    """An evaluation was left between two batches, by all processes together."""
 
 
 class StopSignal:
@@ -18,6 +26,18 @@ class StopSignal:
         self.was_received = True
         if number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
+
+
+def never() -> bool:
+    """For what nothing stops."""
+    return False
+
+
+def raise_if_stopped(accelerator: Accelerator, is_stopping: Callable[[], bool]) -> None:
+    """Raise `Interrupted` on all processes if one of them is stopping. All processes must call this together."""
+    flag = torch.tensor(float(is_stopping()), device=accelerator.device)
+    if accelerator.reduce(flag, "sum").item():
+        raise Interrupted
 
 
 def leave_signals_to_the_main_process(worker: int) -> None:

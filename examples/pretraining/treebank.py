@@ -6,7 +6,7 @@ counts of the text (see `count_teacher`) and at random.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +20,7 @@ from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.words import batches_by_length, replace_dropped_words, tokenize_sentences
 from pretraining.count_teacher import CountTeacher
+from pretraining.stopping import Interrupted, never
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 LABELS = ("NP", "VP", "PP", "SBAR")
@@ -71,11 +72,16 @@ class EncoderTrees:
         """Names of the scores that prune the charts."""
         return list(self.batches[0].scores)
 
-    def __call__(self, name: str) -> list[LabelledTree]:
-        """The trees over words on charts pruned by these scores, in the treebank's order."""
+    def __call__(self, name: str, check: Callable[[], object] = never) -> list[LabelledTree]:
+        """The trees over words on charts pruned by these scores, in the treebank's order.
+
+        Args:
+            check: called before each batch.
+        """
         trees: dict[int, LabelledTree] = {}
         with evaluation(self.model), window_of(self.model, CHART_WINDOW_SIZE):
             for batch in self.batches:
+                check()
                 inputs = batch.inputs | {"split_scores": batch.scores[name]}
                 inputs = {key: tensor.to(self.model.device) for key, tensor in inputs.items()}
                 spans = self.model.base_model(**inputs, encoding="chart").spans.cpu()
@@ -119,11 +125,20 @@ class TreebankScorer:
         some = [gold[place * len(gold) // number] for place in range(number)]
         self.encoder = EncoderTrees(some, model, tokenizer, teacher, batch_tokens)
 
-    def __call__(self) -> dict[str, float]:
-        """Figures of `tree_figures`. The encoder's have the suffixes ``_counts`` and ``_random``."""
-        figures = tree_figures(model_trees(self.parser, self.gold), self.gold)
+    def __call__(self, is_stopping: Callable[[], bool] = never) -> dict[str, float]:
+        """Figures of `tree_figures`. The encoder's have the suffixes ``_counts`` and ``_random``.
+
+        Raises:
+            Interrupted: if the process is stopping, which it is asked between batches.
+        """
+
+        def check(*_) -> None:
+            if is_stopping():
+                raise Interrupted
+
+        figures = tree_figures(model_trees(self.parser, self.gold, progress=check), self.gold)
         for name in self.encoder.names:
-            of_encoder = tree_figures(self.encoder(name), self.encoder.gold)
+            of_encoder = tree_figures(self.encoder(name, check), self.encoder.gold)
             figures |= {f"{figure}_{name}": value for figure, value in of_encoder.items()}
         return figures
 

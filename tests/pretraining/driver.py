@@ -22,9 +22,10 @@ def pretrain(arguments: list[str], at: tuple[str, int, str] | None = None, num_p
     """Run to the end, and return one exit code per process. `last_output` has the text that was printed.
 
     Args:
-        at: ``(what, n, event)``: at the n-th step (``"step"``) or just before the n-th checkpoint gets its name
-            (``"publish"``), ``event`` happens: ``"SIGKILL"``, ``"SIGTERM"``, ``"full disk"``, files that cannot grow,
-            or ``"nan"``, losses that are not finite from then on.
+        at: ``(what, n, event)``: at the n-th step (``"step"``), just before the n-th checkpoint gets its name
+            (``"publish"``) or before the n-th batch of validation (``"validation"``), ``event`` happens: ``"SIGKILL"``,
+            ``"SIGTERM"``, ``"full disk"``, files that cannot grow, or ``"nan"``, losses that are not finite from then
+            on.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -71,9 +72,11 @@ def _work(arguments, at, rank, num_processes, port, log) -> None:
 
 
 def _arrange(what: str, number: int, event: str) -> None:
-    from pretraining import checkpoints, loop, step
+    from pretraining import checkpoints, evaluation, loop, step
 
-    module, name = {"step": (loop, "take_step"), "publish": (checkpoints, "publish")}[what]
+    module, name = {
+        "step": (loop, "take_step"), "publish": (checkpoints, "publish"), "validation": (evaluation, "send_to_device"),
+    }[what]  # fmt: skip
     original, calls = getattr(module, name), 0
 
     def counted(*arguments, **options):

@@ -105,6 +105,36 @@ def test_sigterm_saves_and_ends_well(options, whole_run, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_sigterm_ends_an_evaluation_between_batches_and_the_resumed_run_repeats_it(
+    options, corpus, tmp_path, num_processes
+):
+    (tmp_path / "trees.mrg").write_text("(S (DT the) (NN cat) (VBZ sleeps))\n" * 9)
+    options = [*options, "--validation", str(corpus), "--treebank", str(tmp_path / "trees.mrg"), "--eval_steps", "5"]
+    whole, stopped = (["--output_dir", str(tmp_path / name)] for name in ("whole", "stopped"))
+    assert pretrain([*options, *whole], num_processes=num_processes) == [0] * num_processes
+    # Each evaluation has more batches than this. With two processes each gets its signal.
+    assert pretrain([*options, *stopped], at=("validation", 2, "SIGTERM"), num_processes=num_processes) == (
+        [0] * num_processes
+    )
+    assert "stopped and saved at step 5" in last_output()
+    assert not (tmp_path / "stopped" / "evaluations.jsonl").exists()
+    assert pretrain([*options, *stopped], num_processes=num_processes) == [0] * num_processes
+    assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
+    evaluations = [(tmp_path / name / "evaluations.jsonl").read_text() for name in ("whole", "stopped")]
+    assert evaluations[0] == evaluations[1] and evaluations[0].count("\n") >= 2
+
+
+@pytest.mark.slow
+def test_sigterm_in_the_last_evaluation_leaves_it_to_the_resumed_run(options, corpus, whole_run, tmp_path):
+    arguments = [*options, "--validation", str(corpus), "--output_dir", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("validation", 1, "SIGTERM")) == [0]
+    assert "stopped and saved at step 15" in last_output() and not (tmp_path / "run" / "model").exists()
+    assert pretrain(arguments) == [0]
+    assert_same_weights(tmp_path / "run", whole_run)
+
+
+@pytest.mark.slow
 def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(options, whole_run, tmp_path):
     arguments = [*options, "--output_dir", str(tmp_path / "run")]
     assert pretrain(arguments, at=("step", 5, "full disk")) == [2]
