@@ -4,7 +4,7 @@ VENV ?= .venv
 # torch by its exact version first: a range would make pip weigh builds of several gigabytes.
 INSTALL = $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all lint docs clean
+.PHONY: demo test test-all fuzz lint docs clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/parse.py
@@ -18,6 +18,11 @@ test: $(VENV)/.installed-test lint
 # Those marked `slow`, too.
 test-all: $(VENV)/.installed-test lint
 	$(PYTEST) -m ""
+
+# The fuzzers of tests/fuzz, round after round with other seeds; pytest runs a few of their examples with the other tests.
+MINUTES ?= 60
+fuzz: $(VENV)/.installed-test
+	$(VENV)/bin/python tests/fuzz/run.py --minutes $(MINUTES)
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check

@@ -1,0 +1,104 @@
+"""Any bytes in a file: its lines, or an error that names the file."""
+
+import gzip
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
+from modeling_fast_r2d2.command_line.texts import read_texts
+from modeling_fast_r2d2.grammar_induction import read_treebank
+from modeling_fast_r2d2.text_files import read_record
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from profiles import profile  # noqa: E402
+from strategies import damaged, texts  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+def in_parquet(lines: list[str], is_dictionary: bool) -> bytes:
+    column = pyarrow.array(lines, pyarrow.string())
+    buffer = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table({"text": column.dictionary_encode() if is_dictionary else column}), buffer)
+    return buffer.getvalue().to_pybytes()
+
+
+plain = st.lists(texts, max_size=5).map(lambda lines: "\n".join(lines).encode("utf-8", "replace"))
+clean = st.lists(texts.map(lambda text: text.encode("utf-8", "replace").decode()), max_size=5)
+contents = {
+    "text.txt": plain,
+    "text.txt.gz": plain.map(gzip.compress),
+    "rows.parquet": st.builds(in_parquet, clean, st.booleans()),
+}
+
+
+@pytest.mark.parametrize("name", contents)
+def test_any_file_of_text_is_read_or_refused_by_name(drawn, tmp_path, name):
+    @profile
+    @given(content=st.one_of(contents[name], damaged(contents[name]), st.binary(max_size=40)))
+    def check(content):
+        drawn["files"] += 1
+        (tmp_path / name).write_bytes(content)
+        try:
+            assert all(isinstance(line, str) for line in read_texts([tmp_path / name], "text"))
+        except ValueError as error:
+            assert name in str(error)
+
+    check()
+
+
+@profile
+@given(content=st.one_of(plain, damaged(plain)))
+def test_any_file_is_a_treebank_or_refused(drawn, tmp_path, content):
+    drawn["files"] += 1
+    (tmp_path / "gold.mrg").write_bytes(content)
+    try:
+        assert read_treebank(tmp_path / "gold.mrg")
+    except ValueError as error:
+        assert "gold.mrg" in str(error)
+
+
+@profile
+@given(content=st.binary(max_size=40))
+def test_any_record_is_an_object_or_refused(drawn, tmp_path, content):
+    drawn["files"] += 1
+    (tmp_path / "run.json").write_bytes(content)
+    try:
+        assert isinstance(read_record(tmp_path / "run.json"), dict)
+    except ValueError as error:
+        assert "run.json is damaged" in str(error)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    return Path(shutil.copytree(bundled_checkpoint(), tmp_path_factory.mktemp("fuzz") / "checkpoint"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json", "model.safetensors"])
+def test_a_damaged_checkpoint_parses_or_is_refused(drawn, checkpoint, name):
+    whole = (checkpoint / name).read_bytes()
+
+    @profile
+    @given(data=st.data())
+    def check(data):
+        drawn["checkpoints"] += 1
+        head, tail = whole[:2000], whole[2000:]  # damage to the middle of weights is only other numbers
+        (checkpoint / name).write_bytes(data.draw(damaged(st.just(head))) + tail)
+        try:
+            parsed = TreeParser.from_pretrained(str(checkpoint))(["the old man"])
+        except (ValueError, OSError):
+            return
+        assert parsed[0].tree.num_leaves == 3
+
+    try:
+        check()
+    finally:
+        (checkpoint / name).write_bytes(whole)
