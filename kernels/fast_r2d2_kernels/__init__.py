@@ -6,7 +6,7 @@ All ops are registered with torch, as ``torch.ops.fast_r2d2_kernels``, so that `
 `layers` is for Hugging Face's library `kernels`.
 """
 
-from . import layers
+from . import layers, trust
 from .attention import composition_attention
 from .bias_gelu import bias_gelu
 from .blend_norm import blend_norm
@@ -29,4 +29,5 @@ __all__ = [
     "range_logsumexp",
     "residual_norm",
     "runs_fused",
+    "trust",
 ]

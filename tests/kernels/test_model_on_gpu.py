@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model
+from modeling_fast_r2d2 import modeling_fast_r2d2 as modeling
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU to run the model on")
@@ -77,6 +78,26 @@ def test_recordings_outlive_what_memory_is_used_for_between_replays(tiny_config)
             beside = model(ids, encoding="forced").pooler_output
         torch.cuda.current_stream().wait_stream(stream)
     torch.testing.assert_close(beside, expected)
+
+
+@pytest.mark.parametrize("kernels", ["torch", "triton"])
+@pytest.mark.parametrize("encoding", ["forced", "chart"])
+def test_the_walk_over_the_levels_waits_for_nothing(encoding, kernels, tiny_config, monkeypatch):
+    tiny_config.composition_kernels = kernels
+    model = FastR2D2Model(tiny_config).eval().cuda()
+    ids = torch.randint(20, tiny_config.vocab_size, (3, 30), device="cuda")
+    expected = model(ids, encoding=encoding).pooler_output  # compiles the kernels
+    walk = getattr(modeling, f"encode_{encoding}")
+
+    def strict(*arguments):
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            return walk(*arguments)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    monkeypatch.setattr(modeling, f"encode_{encoding}", strict)
+    torch.testing.assert_close(model(ids, encoding=encoding).pooler_output, expected)
 
 
 def test_a_tiny_pretraining_run_follows_torchs_curve(tiny_config):

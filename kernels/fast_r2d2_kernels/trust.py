@@ -1,0 +1,126 @@
+"""Every kernel against its definition on a small drawn input, before a model uses it on a device for the first time.
+
+A compiler, a driver or a GPU that nobody has tried may give wrong numbers. Then a model takes torch's operations.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .attention import composition_attention, composition_attention_reference
+from .bias_gelu import bias_gelu, bias_gelu_reference
+from .blend_norm import blend_norm, blend_norm_reference
+from .choice import choose, choose_reference
+from .launch import HAS_TRITON, triton
+from .range_logsumexp import range_logsumexp, range_logsumexp_reference
+from .residual_norm import residual_norm, residual_norm_reference
+
+COMPOSITIONS = 5  # of an input; the sizes of vectors and heads decide what is compiled
+TOLERANCE = {torch.float32: 5e-5, torch.float16: 1e-2, torch.bfloat16: 1e-2}  # relative, of each output and gradient
+
+
+class Example(NamedTuple):
+    """An op's public function, its definition, the shapes of its inputs, and its options."""
+
+    op: Callable
+    reference: Callable
+    shapes: tuple[tuple[int, ...], ...]
+    options: tuple = ()
+
+
+def vector_examples(size: int) -> dict[str, Example]:
+    """The ops on vectors of a size, as a model with heads of 64 would call them."""
+    heads = size // 64 if size % 64 == 0 else 1
+    row, rows = (size,), (3, COMPOSITIONS, size)
+    examples = {
+        "blend_norm": Example(
+            blend_norm, blend_norm_reference, ((COMPOSITIONS, 2), (COMPOSITIONS, size), (COMPOSITIONS, size)), (1e-5,)
+        ),
+        "choose": Example(
+            _with_noise(choose), _with_noise(choose_reference), ((COMPOSITIONS, 4, size), (COMPOSITIONS, 4))
+        ),
+    }
+    for dropout in (0.0, 0.1):
+        name = " with dropout" if dropout else ""
+        for tasks in (1, 2):
+            shapes = (tasks + 2, COMPOSITIONS, 3 * size), (tasks + 2, 3 * size)
+            examples[f"composition_attention of {tasks} tasks{name}"] = Example(
+                composition_attention, composition_attention_reference, shapes, (heads, dropout, 7)
+            )
+        examples[f"residual_norm{name}"] = Example(
+            residual_norm, residual_norm_reference, (rows, row, rows), (1e-5, dropout, 7)
+        )
+        examples[f"bias_gelu{name}"] = Example(
+            bias_gelu, bias_gelu_reference, ((3, COMPOSITIONS, 4 * size), (4 * size,)), (dropout, 7)
+        )
+    return examples
+
+
+def _with_noise(choose: Callable) -> Callable:
+    return lambda vectors, candidates: choose(vectors, candidates, candidates.detach().flip(1))
+
+
+def score_examples() -> dict[str, Example]:
+    """The op on split scores."""
+
+    def of_ranges(function: Callable) -> Callable:
+        return lambda values: function(values, *torch.tensor([[0, 3, 7, 2], [8, 3, 299, 290]], device=values.device))
+
+    return {"range_logsumexp": Example(of_ranges(range_logsumexp), of_ranges(range_logsumexp_reference), ((300,),))}
+
+
+def first_fault(device: torch.device, dtype: torch.dtype, size: int | None) -> str | None:
+    """What is wrong with the first op that disagrees with its definition or fails; None if all agree.
+
+    Args:
+        size: of vectors; None checks the op on split scores.
+
+    Torch's random numbers and the mode of the caller (gradients, inference, autocast) neither change nor matter.
+    """
+    examples = score_examples() if size is None else vector_examples(size)
+    for name, example in examples.items():
+        try:
+            error = _largest_error(example, device, dtype)
+        except Exception as fault:  # whatever a compiler, a driver or a launch raises: torch can do without the kernel
+            return f"the kernel {name} fails: {type(fault).__name__}: {fault}"
+        if not error <= TOLERANCE[dtype]:  # NaN is a fault
+            return f"the kernel {name} gives wrong numbers: relative error {error:.1e}"
+    return None
+
+
+def describe_place(device: torch.device, dtype: torch.dtype) -> str:
+    """Device, dtype and versions, for a report."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+    version = triton.__version__ if HAS_TRITON else "none"
+    return f"{name}, {str(dtype).removeprefix('torch.')}, torch {torch.__version__}, Triton {version}"
+
+
+def _largest_error(example: Example, device: torch.device, dtype: torch.dtype) -> float:
+    """Of outputs and gradients; the definition gets the same inputs in float64."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        drawn = [torch.randn(shape, generator=generator).to(device, dtype) for shape in example.shapes]
+        ours = _results(example.op, drawn, example.options)
+        expected = _results(example.reference, [tensor.double() for tensor in drawn], example.options)
+        errors = [
+            (our.double() - their.double()).norm() / their.double().norm().clamp(min=1e-12)
+            for our, their in zip(ours, expected, strict=True)
+        ]
+        return torch.stack(errors).max().item()
+
+
+def _results(function: Callable, inputs: list[Tensor], options: tuple) -> list[Tensor]:
+    """Outputs, and the inputs' gradients for drawn gradients of the outputs, which are exact in every dtype."""
+    generator = torch.Generator().manual_seed(1)
+    leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+    outputs = function(*leaves, *options)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    real = [output for output in outputs if output.is_floating_point()]
+    arriving = [torch.randn(output.shape, generator=generator).bfloat16().to(output) for output in real]
+    grads = torch.autograd.grad(real, leaves, arriving, allow_unused=True)
+    return [*(output.detach() for output in outputs), *(grad for grad in grads if grad is not None)]
+
+
+__all__ = ["describe_place", "first_fault"]

@@ -1,0 +1,127 @@
+"""The check of kernels before their first use, by Triton's interpreter, in a process of its own (`test_trust.py`)."""
+
+import importlib
+import warnings
+from functools import cache
+
+import pytest
+import torch
+
+import fast_r2d2_kernels as kernels
+from fast_r2d2_kernels import trust
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known_yet(monkeypatch):
+    monkeypatch.setattr(fused, "_fault", cache(fused._fault.__wrapped__))
+
+
+class OnGPU(torch.Tensor):
+    """Says that it is on a GPU, and is not."""
+
+    is_cuda = True
+
+
+def vectors(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.zeros(2, 8, dtype=dtype).as_subclass(OnGPU)
+
+
+def model(setting: str) -> FastR2D2Model:
+    torch.manual_seed(0)
+    config = FastR2D2Config(
+        vocab_size=40, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=16,
+        parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, composition_kernels=setting,
+    )  # fmt: skip
+    return FastR2D2Model(config).eval()
+
+
+def spoil(monkeypatch, module: str, function: str, factor: float = 1.01) -> None:
+    """Let a kernel's function of an op's file give other numbers."""
+    file = importlib.import_module(f"fast_r2d2_kernels.{module}")
+    right = getattr(file, function)
+
+    def wrong(*args):
+        results = right(*args)
+        return factor * results if torch.is_tensor(results) else (factor * results[0], *results[1:])
+
+    monkeypatch.setattr(file, function, wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("size", [8, 128, None])
+def test_right_kernels_are_trusted(size, dtype):
+    state = torch.get_rng_state()
+    with torch.inference_mode():
+        assert trust.first_fault(CPU, dtype, size) is None
+    assert torch.get_rng_state().equal(state)
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "op"),
+    [
+        ("attention", "_attention", "composition_attention of 1 tasks"),
+        ("attention", "_attention_backward", "composition_attention of 1 tasks"),
+        ("residual_norm", "_residual_norm", "residual_norm"),
+        ("residual_norm", "_residual_norm_backward", "residual_norm"),
+        ("bias_gelu", "_bias_gelu", "bias_gelu"),
+        ("bias_gelu", "_bias_gelu_backward", "bias_gelu"),
+        ("blend_norm", "_blend_norm", "blend_norm"),
+        ("blend_norm", "_blend_norm_backward", "blend_norm"),
+        ("choice", "_choose", "choose"),
+        ("choice", "_choose_backward", "choose"),
+        ("range_logsumexp", "_range_logsumexp", "range_logsumexp"),
+        ("range_logsumexp", "_range_logsumexp_backward", "range_logsumexp"),
+    ],
+)
+def test_wrong_numbers_of_any_kernel_are_found(module, function, op, monkeypatch):
+    for factor in (1.01, float("nan")):
+        with monkeypatch.context() as context:
+            spoil(context, module, function, factor)
+            fault = trust.first_fault(CPU, torch.float32, None if op == "range_logsumexp" else 8)
+            assert fault.startswith(f"the kernel {op}") and "gives wrong numbers: relative error" in fault
+
+
+def test_auto_warns_once_and_takes_torchs_operations(monkeypatch):
+    spoil(monkeypatch, "residual_norm", "_residual_norm")
+    what = (
+        r"the kernel residual_norm gives wrong numbers.*\(cpu, float32, torch .*, Triton .*\); torch's operations run"
+    )
+    with pytest.warns(RuntimeWarning, match=what):
+        assert fused.fused_kernels("auto", vectors()) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fused.fused_kernels("auto", vectors()) is None
+        assert fused.fused_kernels("torch", vectors()) is None
+        assert fused.fused_kernels("auto", torch.zeros(9).as_subclass(OnGPU)) is kernels  # split scores: another op
+
+
+def test_auto_takes_right_kernels_without_a_word():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fused.fused_kernels("auto", vectors()) is kernels
+
+
+def test_a_kernel_that_fails_is_not_taken(monkeypatch):
+    def fail(*args):
+        raise OSError("no compiler")
+
+    monkeypatch.setattr(importlib.import_module("fast_r2d2_kernels.bias_gelu"), "_bias_gelu", fail)
+    with pytest.warns(RuntimeWarning, match="the kernel bias_gelu fails: OSError: no compiler"):
+        assert fused.fused_kernels("auto", vectors()) is None
+
+
+def test_triton_raises_and_torch_does_not_ask(monkeypatch):
+    ids = torch.tensor([[20, 21, 22]])
+    with torch.no_grad():
+        expected = model("torch")(ids).pooler_output
+        torch.testing.assert_close(model("triton")(ids).pooler_output, expected)
+        fused._fault.cache_clear()
+        spoil(monkeypatch, "attention", "_attention")
+        with pytest.raises(
+            RuntimeError, match="composition_attention of 1 tasks gives wrong numbers.*take composition_"
+        ):
+            model("triton")(ids)
+        assert model("torch")(ids).pooler_output.equal(expected)

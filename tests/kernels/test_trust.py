@@ -1,0 +1,44 @@
+"""Kernels are compared with their definitions before a model uses them; where nothing can run them, a user is told."""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from modeling_fast_r2d2 import fused
+
+
+@pytest.mark.slow
+def test_wrong_kernels_are_found_by_the_interpreter():
+    """In a process of its own, since Triton reads the variable when kernels are decorated."""
+    pytest.importorskip("triton")
+    path = Path(__file__).with_name("kernels_on_trial.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", str(path)]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stdout[-5000:]
+    assert " passed" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "missing"), [(None, "the fast-r2d2 package"), (SimpleNamespace(runs_fused=lambda _: False), "Triton")]
+)
+def test_where_kernels_are_missing_a_gpus_user_is_told_once(module, missing, monkeypatch):
+    class OnGPU(torch.Tensor):
+        is_cuda = True
+
+    fused._say_that_torch_runs.cache_clear()
+    monkeypatch.setattr(fused, "_load", lambda: module)
+    tensor = torch.zeros(2, 8).as_subclass(OnGPU)
+    with pytest.warns(UserWarning, match=f"{missing} is not installed, so torch's operations run"):
+        assert fused.fused_kernels("auto", tensor) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fused.fused_kernels("auto", tensor) is None
+        assert fused.fused_kernels("auto", torch.zeros(2)) is None  # a CPU
+    fused._say_that_torch_runs.cache_clear()
