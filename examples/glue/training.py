@@ -5,6 +5,7 @@ from functools import partial
 import torch
 from datasets import Dataset, DatasetDict
 from transformers import AutoConfig, AutoTokenizer, DataCollatorWithPadding, PreTrainedTokenizerBase, Trainer, set_seed
+from transformers.training_args import OptimizerNames
 from transformers.utils import logging
 
 from glue.metrics import score
@@ -51,7 +52,8 @@ def make_optimizer(model, arguments: FineTuningArguments) -> torch.optim.AdamW:
     rates = arguments.learning_rate, arguments.parser_learning_rate
     betas = arguments.adam_beta1, arguments.adam_beta2
     groups = parameter_groups(model, *rates, arguments.weight_decay)
-    return torch.optim.AdamW(groups, betas=betas, eps=arguments.adam_epsilon)
+    fused = True if arguments.device.type == "cuda" and arguments.optim == OptimizerNames.ADAMW_TORCH_FUSED else None
+    return torch.optim.AdamW(groups, betas=betas, eps=arguments.adam_epsilon, fused=fused)
 
 
 def evaluation_sets(data: DatasetDict) -> list[tuple[str, Dataset]]:

@@ -34,6 +34,8 @@ from pretraining.texts import files_of, read_texts
 from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import read_sentences
 
+WORKERS_FOR_A_GPU = 2
+
 
 @dataclass(frozen=True)
 class Data:
@@ -167,7 +169,7 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     num_steps = plan.num_steps or training.max_steps or training.num_train_epochs * len(epochs.plan(0))
     if training.torch_compile:
         model.model.composition.compile(dynamic=True)
-    optimizer = make_optimizer(model, training)
+    optimizer = make_optimizer(model, training, accelerator.device.type)
     schedule = make_schedule(optimizer, training.warmup_steps, num_steps, plan)
     window_size = model.config.window_size
     model, optimizer = accelerator.prepare(model, optimizer)
@@ -241,7 +243,15 @@ def make_epochs(options: Options, accelerator: Accelerator, data: Data, limits: 
     if data.corpus is None:
         tokenize = make_line_tokenizer(data.tokenizer, options.data)
         return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, options.data.shuffle_buffer)
-    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, options.data.dataloader_num_workers)
+    workers = number_of_workers(options.data, accelerator.device.type)
+    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers)
+
+
+def number_of_workers(options: DataOptions, device: str) -> int:
+    """Processes that load batches. A GPU would wait for batches; a CPU has no processor to spare."""
+    if options.dataloader_num_workers is None:
+        return WORKERS_FOR_A_GPU if device == "cuda" else 0
+    return options.dataloader_num_workers
 
 
 def corpus_sizes(corpus: Corpus | None) -> dict[str, int]:

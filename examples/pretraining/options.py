@@ -58,8 +58,9 @@ class DataOptions:
     vocab_size: int = _help("vocabulary size of a new tokenizer", 30522)
     tokenizer_kind: str = _help("kind of a new tokenizer", "wordpiece", choices=["wordpiece", "character", "word"])
     num_proc: int | None = _help("number of processes that tokenize the corpus")
-    dataloader_num_workers: int = _help(
-        "number of processes that load batches; with 0 the training process loads them itself", 0
+    dataloader_num_workers: int | None = _help(
+        "number of processes that load batches; with 0 the training process loads them itself; by default 2 for a GPU, "
+        "else 0"
     )
     validation: list[str] | None = _help("text files for validation losses, cut and cleaned like the corpus")
     validation_sentences: int = _help("largest number of validation sentences; the first ones are taken", 2000)

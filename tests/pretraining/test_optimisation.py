@@ -1,7 +1,10 @@
+import copy
+
 import pytest
 import torch
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from pretraining.assembly import number_of_workers
 from pretraining.optimisation import clip_gradients, drop_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
@@ -11,6 +14,22 @@ from pretraining.settings import Plan, Ramp, Stage
 @pytest.fixture
 def optimizer(tiny_model):
     return make_optimizer(tiny_model, TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, weight_decay=0.1))
+
+
+def test_on_a_gpu_the_update_is_fused_and_workers_load(tiny_model):
+    """The fused update runs on a CPU, too, so that it can be tried here."""
+    updates = {}
+    for device in ("cpu", "cuda"):
+        model = copy.deepcopy(tiny_model)
+        optimizer = make_optimizer(model, TrainingOptions(), device)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        updates[device] = [parameter.detach() for parameter in model.parameters()]
+        assert bool(optimizer.defaults["fused"]) == (device == "cuda")
+    torch.testing.assert_close(updates["cuda"], updates["cpu"])
+    assert [number_of_workers(DataOptions(corpus=["any"]), device) for device in ("cpu", "cuda")] == [0, 2]
+    assert number_of_workers(DataOptions(corpus=["any"], dataloader_num_workers=0), "cuda") == 0
 
 
 def test_each_group_is_clipped_by_its_own_norm(tiny_model, optimizer):
