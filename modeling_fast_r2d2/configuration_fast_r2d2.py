@@ -83,6 +83,7 @@ class FastR2D2Config(PreTrainedConfig):
         "split_scores",
         "spans",
         "log_prob",
+        "hidden_states",
     ]
 
     vocab_size: int = 30522

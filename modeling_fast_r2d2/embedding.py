@@ -127,7 +127,7 @@ def embed_sentences(
         for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], **limits):
             batch = _padded(tokenizer, encoded, rows, model.device)
             with evaluation(model):
-                vectors[rows] = model(**batch).pooler_output.float().cpu().numpy()
+                vectors[rows] = model(**batch, return_dict=True).pooler_output.float().cpu().numpy()
             bar.update(len(rows))
     return vectors
 
@@ -137,7 +137,7 @@ def constituents_of(model: Any, tokenizer: PreTrainedTokenizerBase, sentence: st
     encoded = tokenize_sentences(tokenizer, [sentence])
     [words], [word_ids] = encoded["words"], encoded["word_ids"]
     with evaluation(model):
-        output = model(**_padded(tokenizer, encoded, [0], model.device), encoding="forced")
+        output = model(**_padded(tokenizer, encoded, [0], model.device), encoding="forced", return_dict=True)
     nodes = output.last_hidden_state[0].float().cpu().numpy()
     pieces = [(piece, piece) for piece in range(len(word_ids))] + [tuple(span) for span in output.spans[0].tolist()]
     found = [

@@ -61,6 +61,7 @@ class EmbeddedBatch:
         split_scores: ``(batch, seq_len - 1)``.
         host_scores: ``split_scores`` on the host, checked; None if they are the parser's in training.
         nesting: ``(batch, seq_len - 1)`` long, on the host, see `parser.span_nesting`; None without span constraints.
+        padded_leaves: ``(batch, seq_len, hidden_size)``, of which ``leaves`` were taken, if hidden states are wanted.
     """
 
     sentences: Sentences
@@ -69,6 +70,7 @@ class EmbeddedBatch:
     split_scores: Tensor
     host_scores: Tensor | None
     nesting: Tensor | None
+    padded_leaves: Tensor | None = None
 
 
 def check_tokens(

@@ -73,6 +73,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
         decoding: str = "best",
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> FastR2D2Output:
         """
         Args:
@@ -87,13 +89,16 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             token_type_ids: ignored; tokenizers may give it.
             decoding: whose ``spans`` and constituent vectors are returned of a chart: those of the ``"best"`` tree, by
                 the choices of the cells, or of the ``"minimum_risk"`` tree (see `decoding`). The root is the same.
+            output_hidden_states: whether to return ``hidden_states``; None takes the configuration's value.
+            output_attentions: ignored; attentions are None (see `outputs`).
 
         Raises:
             ValueError: for any other input, before computing; it names the row.
         """
         encoding = check_encoding(encoding or self.config.encoding)
         check_decoding(decoding, encoding)
-        batch = self.read_batch(input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
+        inputs = (input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
+        batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states)
         chart, encoded = self.encode_batch(batch, encoding, reachable_only=True)
         if decoding == "minimum_risk":
             encoded = dataclasses.replace(encoded, chosen=minimum_risk_choice(chart, encoded))
@@ -106,6 +111,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         atom_spans: Tensor | None,
         inputs_embeds: Tensor | None = None,
         split_scores: Tensor | None = None,
+        output_hidden_states: bool | None = None,
     ) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
         sentences, nesting = self._read(input_ids, attention_mask, atom_spans, inputs_embeds)
@@ -117,7 +123,10 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             host_scores = read_split_scores(scores, sentences)
         leaves, special = self._look_up(None if input_ids is None else sentences.flatten(input_ids))
         leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds)
-        return EmbeddedBatch(sentences, leaves, special, scores, host_scores, nesting)
+        if not (self.config.output_hidden_states if output_hidden_states is None else output_hidden_states):
+            return EmbeddedBatch(sentences, leaves, special, scores, host_scores, nesting)
+        padded = sentences.pad(leaves)
+        return EmbeddedBatch(sentences, sentences.flatten(padded), special, scores, host_scores, nesting, padded)
 
     def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
@@ -182,10 +191,13 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
 
     def output_fields(
         self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, with_constituents: bool = True
-    ) -> dict[str, Tensor | None]:
-        """The fields of `FastR2D2Output`; ``last_hidden_state`` and ``spans`` only ``with_constituents``."""
-        constituents = self._constituents(batch, chart, encoded) if with_constituents else {}
+    ) -> dict[str, Any]:
+        """The fields of `FastR2D2Output`; ``last_hidden_state`` and ``spans`` only ``with_constituents``, or if hidden
+        states are wanted."""
+        wants_states = batch.padded_leaves is not None
+        constituents = self._constituents(batch, chart, encoded) if with_constituents or wants_states else {}
         return constituents | {
+            "hidden_states": (batch.padded_leaves, constituents["last_hidden_state"]) if wants_states else None,
             "pooler_output": encoded.nodes.index_select(0, chart.roots),
             "split_scores": batch.split_scores,
             "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
@@ -206,6 +218,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
 class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
     """The parser alone: trees without an encoder. Loads from any Fast-R2D2 checkpoint."""
 
+    supports_gradient_checkpointing = False  # that is for composition layers
     _auto_class = "AutoModelForConstituencyParsing"
     _keys_to_ignore_on_load_unexpected = [r"(?!parser\.|model\.parser\.)"]
 
@@ -228,11 +241,14 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         atom_spans: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> FastR2D2ParserOutput:
         """
         Args:
             labels: ``(batch, seq_len - 1, 2)`` long, trees to learn, as ``spans`` of an output; -1 for split points
                 without a label.
+            output_hidden_states, output_attentions: ignored, since nothing is encoded.
 
         Other arguments and errors are those of `FastR2D2Model`. With labels the ``loss`` is
         ``-log p(tree) / n``, a mean over sentences of ``n`` tokens.
@@ -334,6 +350,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         choice_scores: Tensor | None = None,
         lm_trains_choice: bool = True,
         height_threshold: float | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> FastR2D2ForPreTrainingOutput:
         """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
         ``"heuristic"``, since the losses need a chart. The language model's targets are ``input_ids`` themselves.
@@ -354,7 +372,9 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         is_guided = not (chart_scores is choice_scores is height_threshold is None and lm_trains_choice)
         if encoding == "forced" or (is_guided and encoding != "chart"):
             raise ValueError('pretraining needs a chart; use encoding="chart" or, without guidance, "heuristic"')
-        batch = self.model.read_batch(input_ids, attention_mask, atom_spans, split_scores=split_scores)
+        batch = self.model.read_batch(
+            input_ids, attention_mask, atom_spans, None, split_scores, output_hidden_states=output_hidden_states
+        )
         for scores in filter(torch.is_tensor, (chart_scores, choice_scores)):
             read_split_scores(scores, batch.sentences)
         chart_scores = self._chart_scores(batch, chart_scores, chart_rows)
@@ -383,7 +403,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         encoded: EncodedChart,
         choice_scores: Tensor | None,
         height_threshold: float | None,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, Any]:
         losses = {}
         if choice_scores is not None:
             ranks = merge_ranks(choice_scores.cpu(), batch.sentences.lengths, batch.nesting)
@@ -421,6 +441,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         labels: Tensor | None = None,
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> FastR2D2ClassifierOutput:
         """Arguments and errors are those of `FastR2D2Model`; the class's docstring has the shapes.
 
@@ -440,33 +462,34 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         }
         given = {name: value for name, value in inputs.items() if value is not None}
         inputs |= self.by_sentence(given, token_type_ids)
-        batch = self.model.read_batch(**inputs)
+        batch = self.model.read_batch(**inputs, output_hidden_states=output_hidden_states)
         if self.training and labels is not None:
             return self._training_output(batch, inputs["input_ids"], labels, encoding)
-        logits = self._logits(batch, *self.model.encode_batch(batch, encoding, reachable_only=True))
-        return FastR2D2ClassifierOutput(None if labels is None else self._task_loss(logits, labels), logits)
+        fields = self._fields(batch, *self.model.encode_batch(batch, encoding, reachable_only=True))
+        loss = None if labels is None else self._task_loss(fields["logits"], labels)
+        return FastR2D2ClassifierOutput(loss, **fields)
 
     def _training_output(
         self, batch: EmbeddedBatch, input_ids: Tensor | None, labels: Tensor, encoding: str
     ) -> FastR2D2ClassifierOutput:
-        """The four losses, as far as they have weight, and the logits of ``encoding`` if its task loss has."""
+        """The four losses, as far as they have weight, and the fields of ``encoding`` if its task loss has."""
         if input_ids is None:
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         if not (self.config.forced_loss_weight or self.config.chart_loss_weight):
             raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
         chart_encoding = "heuristic" if encoding == "heuristic" else "chart"
-        losses, logits = {}, {}
+        losses, fields = {}, {}
         if self.config.forced_loss_weight:
-            logits["forced"] = self._logits(batch, *self.model.encode_batch(batch, "forced"))
-            losses["forced"] = self._task_loss(logits["forced"], labels)
+            fields["forced"] = self._fields(batch, *self.model.encode_batch(batch, "forced"))
+            losses["forced"] = self._task_loss(fields["forced"]["logits"], labels)
         if self.config.chart_loss_weight or self.config.lm_loss_weight or self.config.tree_loss_weight:
             chart, encoded = self._encode_chart_to_train(batch, chart_encoding)
             losses |= self.self_supervised_losses(batch, chart, encoded, input_ids)
             if self.config.chart_loss_weight:
-                logits[chart_encoding] = self._logits(batch, chart, encoded)
-                losses["chart"] = self._task_loss(logits[chart_encoding], labels)
-        loss = self.weighted_sum(**losses)
-        return FastR2D2ClassifierOutput(loss, logits.get(encoding), losses.get("lm"), losses.get("tree"))
+                fields[chart_encoding] = self._fields(batch, chart, encoded)
+                losses["chart"] = self._task_loss(fields[chart_encoding]["logits"], labels)
+        loss, lm_loss, tree_loss = self.weighted_sum(**losses), losses.get("lm"), losses.get("tree")
+        return FastR2D2ClassifierOutput(loss, lm_loss=lm_loss, tree_loss=tree_loss, **fields.get(encoding, {}))
 
     def _encode_chart_to_train(self, batch: EmbeddedBatch, encoding: str) -> tuple[Chart, EncodedChart]:
         """The chart that three of the losses share. The tree loss alone gives the encoder, its teacher, no gradient."""
@@ -474,8 +497,11 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         with torch.no_grad() if teaches_only else contextlib.nullcontext():
             return self.model.encode_batch(batch, encoding, reachable_only=not self.config.lm_loss_weight)
 
-    def _logits(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
-        return self.classifier(self.features(batch, encoded.nodes.index_select(0, chart.roots)))
+    def _fields(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> dict[str, Any]:
+        """The output's fields that depend on the encoding."""
+        fields = self.model.output_fields(batch, chart, encoded, with_constituents=False)
+        logits = self.classifier(self.features(batch, fields["pooler_output"]))
+        return {"logits": logits, "hidden_states": fields["hidden_states"]}
 
     def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if labels.shape[0] != logits.shape[0]:

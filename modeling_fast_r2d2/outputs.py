@@ -1,4 +1,8 @@
-"""What the models return."""
+"""What the models return.
+
+``attentions`` are always None, whatever ``output_attentions`` says. The tokens of a composition attend only to its two
+children and to themselves, and a tree has many compositions, so there is no matrix of tokens by tokens.
+"""
 
 from dataclasses import dataclass
 
@@ -17,6 +21,9 @@ class FastR2D2Output(ModelOutput):
         spans: ``(batch, seq_len - 1, 2)`` long, first and last token of the constituent that splits at ``k``; -1 past
             the sentence.
         log_prob: ``(batch,)`` float32 or wider, nats: log p̃ of the root; None when forced.
+        hidden_states: with ``output_hidden_states`` two tensors, the vectors of the tokens before any composition,
+            ``(batch, seq_len, hidden_size)``, and ``last_hidden_state``; else None.
+        attentions: None.
     """
 
     last_hidden_state: Tensor | None = None
@@ -24,6 +31,8 @@ class FastR2D2Output(ModelOutput):
     split_scores: Tensor | None = None
     spans: Tensor | None = None
     log_prob: Tensor | None = None
+    hidden_states: tuple[Tensor, Tensor] | None = None
+    attentions: None = None
 
 
 @dataclass
@@ -48,6 +57,8 @@ class FastR2D2ForPreTrainingOutput(ModelOutput):
     split_scores: Tensor | None = None
     spans: Tensor | None = None
     log_prob: Tensor | None = None
+    hidden_states: tuple[Tensor, Tensor] | None = None
+    attentions: None = None
 
 
 @dataclass
@@ -59,18 +70,28 @@ class FastR2D2ClassifierOutput(ModelOutput):
         logits: ``(batch, num_labels)`` of the encoding that was asked for; None in training if the task loss of that
             encoding has weight 0, since it is not computed then.
         lm_loss, tree_loss: scalars, nats, in training only: the two losses that need no labels, without their weights.
+        hidden_states: as in `FastR2D2Output`, of the encoding that was asked for; one row per sentence, so two for a
+            pair; None without ``output_hidden_states`` and where ``logits`` are.
+        attentions: None.
     """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
     lm_loss: Tensor | None = None
     tree_loss: Tensor | None = None
+    hidden_states: tuple[Tensor, Tensor] | None = None
+    attentions: None = None
 
 
 @dataclass
 class FastR2D2ParserOutput(ModelOutput):
-    """``split_scores`` and ``spans`` as in `FastR2D2Output`; ``loss``, a scalar in nats, where trees are given."""
+    """``split_scores`` and ``spans`` as in `FastR2D2Output`; ``loss``, a scalar in nats, where trees are given.
+
+    ``hidden_states`` and ``attentions`` are None, since nothing is encoded.
+    """
 
     loss: Tensor | None = None
     split_scores: Tensor | None = None
     spans: Tensor | None = None
+    hidden_states: None = None
+    attentions: None = None

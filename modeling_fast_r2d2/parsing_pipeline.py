@@ -84,7 +84,8 @@ class ConstituencyParsingPipeline(Pipeline):
             return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
         if not hasattr(self.model.base_model, "composition"):
             raise ValueError(f"{type(self.model).__name__} has no encoder for method={method!r}; load AutoModel")
-        return {"spans": self.model.base_model(**inputs, **arguments).spans, "sentence": sentence}
+        output = self.model.base_model(**inputs, **arguments, return_dict=True)
+        return {"spans": output.spans, "sentence": sentence}
 
     def postprocess(self, outputs: dict) -> dict:
         sentence: ReadSentence = outputs["sentence"]

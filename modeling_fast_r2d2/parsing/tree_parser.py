@@ -164,7 +164,7 @@ class TreeParser:
             if self.arguments is None:
                 output = self.model.parse(**batch)
             else:
-                output = self.model.base_model(**batch, **self.arguments)
+                output = self.model.base_model(**batch, **self.arguments, return_dict=True)
         vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)
         return output.spans.cpu().numpy(), output.split_scores.float().cpu().numpy(), vectors
 
