@@ -7,16 +7,19 @@ setup(
         "modeling_fast_r2d2": "modeling_fast_r2d2",
         "tokenization_fast_r2d2": "tokenization",
         "fast_r2d2_kernels": "kernels/fast_r2d2_kernels",
+        "fast_r2d2_spacy": "spacy_entry_point",
     },
     packages=[
         *find_packages(include=["modeling_fast_r2d2", "modeling_fast_r2d2.*"]),
         "tokenization_fast_r2d2",
         "fast_r2d2_kernels",
+        "fast_r2d2_spacy",
     ],
     package_data={
         "modeling_fast_r2d2": ["py.typed", "checkpoints/*/*"],
         "modeling_fast_r2d2.pictures": ["report.html"],
         "tokenization_fast_r2d2": ["py.typed"],
         "fast_r2d2_kernels": ["py.typed"],
+        "fast_r2d2_spacy": ["py.typed"],
     },
 )

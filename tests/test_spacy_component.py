@@ -1,18 +1,20 @@
 """spaCy documents get one tree per sentence over their own tokens, however they are batched, and keep it when saved."""
 
 import os
+import shutil
 import subprocess
 import sys
 
 import nltk
+import numpy as np
 import pytest
 import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2 import bundled_checkpoint
+from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing.pretokenized import parse_tokens
-from modeling_fast_r2d2.parsing.spacy import USER_DATA, FastR2D2Component, set_extensions
+from modeling_fast_r2d2.parsing.spacy import FastR2D2Component, set_extensions
 
 TEXTS = [
     "The old man bought a new car. Dogs bark.",
@@ -36,7 +38,8 @@ def nlp():
 def two_trees(nlp):
     """``((Two dogs) ((barked loudly) .))`` and ``((They ate) .)``."""
     doc = nlp("Two dogs barked loudly. They ate.")
-    doc.user_data[USER_DATA][:] = [(0, 1), (0, 4), (2, 3), (2, 4), (-1, -1), (5, 6), (5, 7)]
+    rows = doc.user_data["._.", "fast_r2d2", 0, None]
+    rows[:-1, 1:] = [(0, 1), (0, 4), (2, 3), (2, 4), (-1, -1), (5, 6), (5, 7)]
     return doc
 
 
@@ -44,35 +47,40 @@ def bounds(spans) -> list[tuple[int, int]]:
     return [(span.start, span.end) for span in spans]
 
 
+def leaves(span) -> list:
+    return [token for token in span if not token.is_space]
+
+
 def trees(doc) -> list[str]:
     return [sentence._.parse_string for sentence in doc.sents]
 
 
-def test_trees_are_those_over_the_tokens(nlp):
+def test_trees_are_those_over_the_tokens_without_whitespace(nlp):
     parser = nlp.get_pipe("fast_r2d2").parser
     for doc in map(nlp, TEXTS):
-        for sentence in doc.sents:
-            words = [token.text for token in sentence]
-            [tree] = parse_tokens(parser, [words])
-            wider = [span for span in sentence._.constituents if len(span) > 1]
-            assert bounds(wider) == [(sentence.start + i, sentence.start + j + 1) for i, j, _ in tree]
-            assert sentence._.parse_string.count("(X ") == max(len(words) - 1, 1)
+        for sentence in filter(leaves, doc.sents):
+            tokens = leaves(sentence)
+            [tree] = parse_tokens(parser, [[token.text for token in tokens]])
+            wider = [span for span in sentence._.constituents if len(leaves(span)) > 1]
+            assert bounds(wider) == [(tokens[i].i, tokens[j].i + 1) for i, j, _ in tree]
+            assert sentence._.parse_string.count("(X ") == max(len(tokens) - 1, 1)
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=30) | st.lists(st.sampled_from("The cat don't ( . ! \n \x00 5km".split(" "))).map(" ".join))
-def test_constituents_of_any_text_nest_and_have_all_tokens(nlp, text):
+def test_constituents_of_any_text_nest_and_have_all_tokens_but_whitespace(nlp, text):
     doc = nlp(text)
     assert [token for sentence in doc.sents for token in sentence] == list(doc)
     for sentence in doc.sents:
-        found = list(sentence._.constituents)
-        assert found[0] == sentence and len(set(bounds(found))) == len(found) == 2 * len(sentence) - 1
-        assert [span.start for span in found if len(span) == 1] == [token.i for token in sentence]
+        found, tokens = list(sentence._.constituents), leaves(sentence)
+        assert len(set(bounds(found))) == len(found) == max(2 * len(tokens) - 1, 0)
+        assert [span.start for span in found if len(leaves(span)) == 1] == [token.i for token in tokens]
         for span in found:
+            assert not span[0].is_space and not span[-1].is_space
             halves = list(span._.children)
             assert all(half._.parent == span for half in halves)
-            assert bounds(halves) == ([(span.start, halves[0].end), (halves[0].end, span.end)] if halves else [])
-            assert bool(halves) == (len(span) > 1) == bool(span._.labels)
+            assert not halves or leaves(halves[0]) + leaves(halves[1]) == leaves(span)
+            assert bool(halves) == (len(leaves(span)) > 1) == bool(span._.labels)
             assert list(span._.constituents)[0] == span
         assert sentence._.parent is None
 
@@ -147,7 +155,7 @@ def test_documents_that_cannot_be_parsed_or_are_not_are_refused(nlp):
     doc = nlp("New York is big")
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[0:2])
-    with pytest.raises(ValueError, match="had 4 tokens when parsed and now has 3; parse it again"):
+    with pytest.raises(ValueError, match="other tokens now than when it was parsed; parse it again"):
         doc[0]._.parent  # noqa: B018
     with pytest.raises(ValueError, match="method must be one of parser, chart"):
         spacy.blank("en").add_pipe("fast_r2d2", config={"checkpoint": bundled_checkpoint(), "method": "other"})
@@ -179,3 +187,123 @@ def test_the_package_needs_no_spacy():
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "the spaCy component needs spaCy: pip install 'fast-r2d2[spacy]'\n"
+
+
+def test_whitespace_alone_has_no_constituents(nlp):
+    doc = nlp(" \n ")
+    for span in (doc[:], doc[0]):
+        assert (list(span._.constituents), list(span._.children), span._.parent) == ([], [], None)
+        assert (span._.labels, span._.parse_string) == ((), "")
+
+
+def test_a_span_as_a_document_keeps_its_trees(nlp):
+    doc = nlp("It rained.  The old man bought a new car. Dogs bark.")
+    for sentence in doc.sents:
+        assert trees(sentence.as_doc(copy_user_data=True)) == [sentence._.parse_string]
+    two = doc[3:]
+    assert trees(two.as_doc(copy_user_data=True)) == trees(doc)[1:]
+    for constituent in list(doc.sents)[1]._.constituents:
+        copy = constituent.as_doc(copy_user_data=True)
+        assert copy[:]._.parse_string == constituent._.parse_string
+        again = copy[:].as_doc(copy_user_data=True)
+        assert again[:]._.parse_string == constituent._.parse_string
+    with pytest.raises(ValueError, match="not parsed"):  # spaCy's default copies no attribute of any package
+        doc[3:].as_doc()[:]._.parse_string  # noqa: B018
+
+
+def test_a_part_of_a_document_is_parsed_again(nlp):
+    doc = nlp("It rained. The old man bought a new car.")
+    part = doc[3:].as_doc(copy_user_data=True)
+    assert trees(nlp(part)) == trees(doc)[1:]
+
+
+def test_a_used_pipeline_takes_another_model_from_disk(nlp, tmp_path):
+    nlp.to_disk(tmp_path)
+    before = nlp.get_pipe("fast_r2d2").parser
+    nlp.from_disk(tmp_path)
+    assert nlp.get_pipe("fast_r2d2").parser is not before
+
+
+def test_joined_documents_keep_their_trees(nlp):
+    docs = [nlp(text) for text in TEXTS if text.strip()]
+    joined = spacy.tokens.Doc.from_docs(docs)
+    assert trees(joined) == [tree for doc in docs for tree in trees(doc)]
+
+
+def test_vectors_are_those_of_the_parsers_trees():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("fast_r2d2", config={"vectors": True})
+    text = "The unbelievably old man bought Schwarzenegger's new car. Dogs bark."
+    doc = nlp(text)
+    parser = TreeParser.from_pretrained(with_vectors=True)
+    expected = parser([[token.text for token in sentence] for sentence in doc.sents], is_split_into_words=True)
+    for sentence, parsed in zip(doc.sents, expected, strict=True):
+        np.testing.assert_allclose(sentence._.vector, parsed.vector, atol=1e-6)
+    np.testing.assert_allclose(doc._.vector, np.mean([parsed.vector for parsed in expected], 0), atol=1e-6)
+    word = doc[0]  # one piece: its vector is the embedding
+    piece = parser.model.embeddings.weight[parser.tokenizer("The")["input_ids"][0]]
+    np.testing.assert_allclose(word._.vector, piece.detach(), atol=1e-6)
+    assert not doc[-1]._.vector.any()  # the model does not see a full stop
+    for constituent in next(iter(doc.sents))._.constituents:
+        assert constituent._.vector.shape == (64,)
+        copy = constituent.as_doc(copy_user_data=True)
+        assert (copy[:]._.vector == constituent._.vector).all()
+    with pytest.raises(ValueError, match="no constituent"):
+        doc[0:-1]._.vector  # noqa: B018
+
+
+def test_without_vectors_there_are_none(nlp):
+    with pytest.raises(ValueError, match="no vector here; use .*'vectors': True"):
+        nlp("Dogs bark.")[0]._.vector  # noqa: B018
+    with pytest.raises(ValueError, match="use method='parser', got 'chart'"):
+        spacy.blank("en").add_pipe("fast_r2d2", config={"vectors": True, "method": "chart"})
+
+
+def test_two_processes_give_the_same_trees(nlp):
+    docs = list(nlp.pipe(TEXTS * 3, n_process=2, batch_size=2))
+    assert [trees(doc) for doc in docs] == [trees(nlp(text)) for text in TEXTS] * 3
+
+
+FRESH = """
+import sys, spacy
+nlp = spacy.load(sys.argv[1]) if len(sys.argv) > 2 else spacy.blank("en")
+if len(sys.argv) == 2:
+    assert not {"modeling_fast_r2d2", "transformers"} & sys.modules.keys(), "imported before it was asked for"
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("fast_r2d2")
+print([sentence._.parse_string for sentence in nlp("The old man bought a new car. Dogs bark.").sents])
+"""
+
+
+def in_a_fresh_process(folder, *arguments: str) -> str:
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", FRESH, *arguments], capture_output=True, text=True, cwd=folder,
+                          env=environment)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_spacy_knows_the_component_without_an_import(nlp, tmp_path):
+    assert in_a_fresh_process(tmp_path, "no folder") == str(trees(nlp("The old man bought a new car. Dogs bark.")))
+
+
+@pytest.mark.slow
+def test_a_saved_pipeline_has_the_model_inside(nlp, tmp_path):
+    """The checkpoint is gone when it is loaded, as on another machine."""
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(bundled_checkpoint(), checkpoint)
+    moved = spacy.blank("en")
+    moved.add_pipe("sentencizer")
+    moved.add_pipe("fast_r2d2", config={"checkpoint": str(checkpoint)})
+    moved.to_disk(tmp_path / "saved")
+    shutil.rmtree(checkpoint)
+    expected = str(trees(nlp("The old man bought a new car. Dogs bark.")))
+    assert in_a_fresh_process(tmp_path, str(tmp_path / "saved"), "load") == expected
+
+
+def test_a_pipeline_saved_by_an_older_version_loads_its_checkpoint(nlp, tmp_path):
+    nlp.to_disk(tmp_path)
+    shutil.rmtree(tmp_path / "fast_r2d2")
+    assert trees(spacy.load(tmp_path)(TEXTS[0])) == trees(nlp(TEXTS[0]))
