@@ -1,0 +1,181 @@
+"""How good sentence vectors are: similarities against people's scores, and linear probes on GLUE.
+
+    python examples/evaluate_vectors.py --data path/to/glue --tasks SST-2 CoLA --train_rows 5000
+    python examples/evaluate_vectors.py --similarity sts-dev.tsv sick.tsv --columns sentence1 sentence2 score
+
+Files for ``--similarity`` are tab-separated with a header. The number is Spearman's correlation of cosines with the
+scores, times 100, by sentence-transformers' evaluator. A probe is a logistic regression on vectors that stay as they
+are; the number is the task's metric on its development set, times 100. A pair is both vectors, the size of their
+difference and their product.
+
+Vectors are a root or a mean of nodes, along the parser's trees or over the chart. Baselines are the mean of the same
+leaves, which are embeddings without any context, the root of a random tree, and always the same answer.
+"""
+
+import argparse
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+from transformers import AutoProcessor, EvalPrediction
+
+from glue.data import read_task
+from glue.metrics import score
+from glue.tasks import TASKS, Task, find_task
+from modeling_fast_r2d2 import DEFAULT_CHECKPOINT, FastR2D2Model
+
+SAME_ANSWER = "always the commonest class"
+
+
+def root(output: Any, is_token: Tensor) -> Tensor:
+    return output.pooler_output
+
+
+def mean_of_leaves(output: Any, is_token: Tensor) -> Tensor:
+    return mean(output.last_hidden_state[:, : is_token.shape[1]], is_token)
+
+
+def mean_of_constituents(output: Any, is_token: Tensor) -> Tensor:
+    """All constituents, the root among them; the leaf of a one-token sentence."""
+    is_constituent = output.spans[..., 0] >= 0
+    found = mean(output.last_hidden_state[:, is_token.shape[1] :], is_constituent)
+    return torch.where(is_constituent.any(1, keepdim=True), found, output.pooler_output)
+
+
+def mean(vectors: Tensor, counts: Tensor) -> Tensor:
+    return (vectors * counts[..., None]).sum(1) / counts.sum(1, keepdim=True).clamp(min=1)
+
+
+SYSTEMS: dict[str, tuple[str, Callable[[Any, Tensor], Tensor], bool]] = {  # encoding, pooling, random trees
+    "root, parser's tree": ("forced", root, False),
+    "root, chart": ("chart", root, False),
+    "mean of constituents, parser's tree": ("forced", mean_of_constituents, False),
+    "mean of constituents, chart": ("chart", mean_of_constituents, False),
+    "mean of leaves": ("forced", mean_of_leaves, False),
+    "root, random tree": ("forced", root, True),
+}
+
+
+class NodeVectors(nn.Module):
+    """A module of sentence-transformers for one of the systems."""
+
+    def __init__(self, model: FastR2D2Model, processor: Any, system: str):
+        super().__init__()
+        self.model, self.processor = model, processor
+        self.encoding, self.pool, self.has_random_trees = SYSTEMS[system]
+        self.generator = torch.Generator().manual_seed(0)
+
+    def preprocess(self, inputs: list[str], **options: Any) -> dict[str, Tensor]:
+        return dict(self.processor(inputs))
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans")}
+        if self.has_random_trees:
+            rows, tokens = batch["input_ids"].shape
+            scores = torch.rand(rows, tokens - 1, generator=self.generator)
+            batch["split_scores"] = scores.to(batch["input_ids"].device)
+        output = self.model(**batch, encoding=self.encoding)
+        return features | {"sentence_embedding": self.pool(output, batch["attention_mask"].bool())}
+
+
+def make_embedder(checkpoint: str, system: str, device: str) -> SentenceTransformer:
+    model, processor = FastR2D2Model.from_pretrained(checkpoint).eval(), AutoProcessor.from_pretrained(checkpoint)
+    return SentenceTransformer(modules=[NodeVectors(model, processor, system)], device=device)
+
+
+def similarity(embedder: SentenceTransformer, file: Path, columns: list[str]) -> float:
+    """Spearman's correlation of cosines with the scores in a file."""
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    missing = set(columns) - (rows[0].keys() if rows else set())
+    if missing:
+        raise ValueError(f"{file} has no rows with the columns {', '.join(sorted(missing))}; name others by --columns")
+    first, second, scores = ([row[name] for row in rows] for name in columns)
+    evaluator = EmbeddingSimilarityEvaluator(first, second, [float(given) for given in scores], write_csv=False)
+    return evaluator(embedder)["spearman_cosine"]
+
+
+def probe(embedder: SentenceTransformer, task: Task, data: dict[str, Any]) -> float:
+    """The task's metric on its development set, by a logistic regression."""
+    train, dev = (vectors_of(embedder, data[part]) for part in ("train", "dev"))
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    classifier.fit(train, data["train"]["label"])
+    return score(task, EvalPrediction(classifier.predict_proba(dev), np.array(data["dev"]["label"])))[task.metric]
+
+
+def vectors_of(embedder: SentenceTransformer, rows: Any) -> np.ndarray:
+    first = embedder.encode(list(rows["text"]), batch_size=64)
+    if "text_pair" not in rows.column_names:
+        return first
+    second = embedder.encode(list(rows["text_pair"]), batch_size=64)
+    return np.concatenate([first, second, abs(first - second), first * second], axis=1)
+
+
+def same_answer(task: Task, data: dict[str, Any]) -> float:
+    commonest = np.bincount(data["train"]["label"], minlength=len(task.classes))
+    labels = np.array(data["dev"]["label"])
+    return score(task, EvalPrediction(np.tile(commonest, (len(labels), 1)), labels))[task.metric]
+
+
+def read_rows(task: Task, options: argparse.Namespace) -> dict[str, Any]:
+    """The parts ``train`` and ``dev``, of each so many rows as were asked for, drawn by a fixed seed."""
+    data, limits = read_task(task, options.data), {"train": options.train_rows, "dev": options.dev_rows}
+    parts = {"train": data["train"], "dev": data[task.evaluations[0][0]]}
+    return {name: rows.shuffle(seed=0).select(range(min(limits[name] or len(rows), len(rows))))
+            for name, rows in parts.items()}  # fmt: skip
+
+
+def table(results: dict[str, dict[str, float]]) -> str:
+    """Results by system and column as Markdown, times 100."""
+    columns = list(dict.fromkeys(name for scores in results.values() for name in scores))
+    lines = [["system", *columns], ["---", *["---:"] * len(columns)]]
+    lines += [[system, *(f"{100 * scores[name]:.1f}" if name in scores else "–" for name in columns)]
+              for system, scores in results.items()]  # fmt: skip
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--checkpoint", default=DEFAULT_CHECKPOINT, help="a folder or Hub name; default: the bundled")
+    parser.add_argument("--similarity", nargs="*", type=Path, default=[], metavar="FILE", help="such as STS and SICK")
+    parser.add_argument("--columns", nargs=3, default=["sentence1", "sentence2", "score"], metavar="NAME")
+    parser.add_argument("--data", default="nyu-mll/glue", help="the folder of GLUE's folders, or a Hub name")
+    parser.add_argument("--tasks", nargs="*", default=[], help=", ".join(TASKS))
+    parser.add_argument("--train_rows", type=int, help="rows to fit each probe on; default: all")
+    parser.add_argument("--dev_rows", type=int, help="rows to score each probe on; default: all")
+    parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS), metavar="SYSTEM")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--output", type=Path, help="a JSON file for the numbers")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = make_parser().parse_args(arguments)
+    tasks = {task.name: task for task in map(find_task, options.tasks)}
+    if not tasks and not options.similarity:
+        raise SystemExit("nothing to do: give --similarity files, --tasks or both")
+    data = {name: read_rows(task, options) for name, task in tasks.items()}
+    results = {}
+    for system in options.systems:
+        embedder = make_embedder(options.checkpoint, system, options.device)
+        results[system] = {file.stem: similarity(embedder, file, options.columns) for file in options.similarity}
+        results[system] |= {name: probe(embedder, task, data[name]) for name, task in tasks.items()}
+    if tasks:
+        results[SAME_ANSWER] = {name: same_answer(task, data[name]) for name, task in tasks.items()}
+    print(table(results))
+    if options.output:
+        options.output.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The evaluation of vectors: its systems are what their names say, and it reads users' files and GLUE's folders."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("sentence_transformers")
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+import evaluate_vectors  # noqa: E402
+from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint  # noqa: E402
+
+TEXTS = ["The unbelievably old man bought a new car", "car", "It was dark all day", "The old man bought a new car"]
+
+
+@pytest.fixture
+def plain():
+    return FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
+
+
+def vectors(system: str) -> np.ndarray:
+    return evaluate_vectors.make_embedder(bundled_checkpoint(), system, "cpu").encode(TEXTS)
+
+
+def test_roots_are_those_of_encode(plain):
+    np.testing.assert_allclose(vectors("root, parser's tree"), plain.encode(TEXTS), atol=2e-6)
+    plain.config.encoding = "chart"
+    np.testing.assert_allclose(vectors("root, chart"), plain.encode(TEXTS), atol=2e-6)
+
+
+def test_means_are_those_of_the_nodes_of_one_sentence(plain):
+    leaves, constituents = vectors("mean of leaves"), vectors("mean of constituents, parser's tree")
+    for row, text in enumerate(TEXTS[1:], start=1):  # of words of one piece
+        found = plain.constituents(text)
+        words = [node.vector for node in found if node.span[0] == node.span[1]]
+        wider = [node.vector for node in found if node.span[0] < node.span[1]] or words
+        np.testing.assert_allclose(leaves[row], np.mean(words, axis=0), atol=2e-6)
+        np.testing.assert_allclose(constituents[row], np.mean(wider, axis=0), atol=2e-6)
+
+
+def test_random_trees_are_others_and_the_same_at_each_run():
+    first, second = vectors("root, random tree"), vectors("root, random tree")
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first[0] - vectors("root, parser's tree")[0]).max() > 1e-2
+    np.testing.assert_allclose(first[1], vectors("root, parser's tree")[1], atol=2e-6)  # one token has one tree
+
+
+def test_perfect_similarities_are_100(tmp_path, capsys, plain):
+    first, second = TEXTS, TEXTS[1:] + TEXTS[:1]
+    pairs = [plain.encode(texts, normalize_embeddings=True) for texts in (first, second)]
+    cosines = (pairs[0] * pairs[1]).sum(1)
+    rows = [f"{a}\t{b}\t{cosine}" for a, b, cosine in zip(first, second, cosines, strict=True)]
+    (tmp_path / "mine.tsv").write_text("\n".join(["a\tb\tgold", *rows]) + "\n", encoding="utf-8")
+    arguments = ["--similarity", str(tmp_path / "mine.tsv"), "--systems", "root, parser's tree"]
+    evaluate_vectors.main([*arguments, "--columns", "a", "b", "gold"])
+    assert "| root, parser's tree | 100.0 |" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"mine\.tsv has no rows with the columns score, sentence1, sentence2"):
+        evaluate_vectors.main(arguments)
+    with pytest.raises(SystemExit, match="nothing to do"):
+        evaluate_vectors.main([])
+
+
+def test_probes_learn_what_can_be_learned(tmp_path, capsys):
+    """Sentences about films, good ones and bad ones; two words in them tell which."""
+    chance = random.Random(0)
+    (tmp_path / "SST-2").mkdir()
+    for name, count in (("train", 200), ("dev", 40)):
+        nouns = chance.choices(["film", "plot"], k=count)
+        rows = [f"the {noun} was {['bad', 'good'][n % 2]} here\t{n % 2}" for n, noun in enumerate(nouns)]
+        (tmp_path / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n", encoding="utf-8")
+    output = tmp_path / "scores.json"
+    arguments = ["--data", str(tmp_path), "--tasks", "SST-2", "--train_rows", "100", "--output", str(output)]
+    evaluate_vectors.main([*arguments, "--systems", "mean of leaves", "root, parser's tree"])
+    scores = json.loads(output.read_text(encoding="utf-8"))
+    assert scores["mean of leaves"]["SST-2"] == 1.0 and scores["root, parser's tree"]["SST-2"] > 0.9
+    assert scores[evaluate_vectors.SAME_ANSWER]["SST-2"] == 0.5
+    assert "| system | SST-2 |" in capsys.readouterr().out
+
+
+def test_a_pair_is_two_vectors_their_difference_and_their_product():
+    from datasets import Dataset
+
+    embedder = evaluate_vectors.make_embedder(bundled_checkpoint(), "mean of leaves", "cpu")
+    rows = Dataset.from_dict({"text": TEXTS[:2], "text_pair": TEXTS[2:], "label": [0, 1]})
+    found = evaluate_vectors.vectors_of(embedder, rows)
+    first, second = (torch.from_numpy(embedder.encode(texts)) for texts in (TEXTS[:2], TEXTS[2:]))
+    np.testing.assert_allclose(found, torch.cat([first, second, (first - second).abs(), first * second], 1), atol=1e-6)
