@@ -41,9 +41,13 @@ def fused_kernels(composition_kernels: str, tensor: Tensor) -> Any:
     return None
 
 
-@torch.compiler.assume_constant_result
-@cache
+@torch.compiler.assume_constant_result  # torch's compiler must not look into the check
 def _fault(device: str, dtype: torch.dtype, size: int | None, must_run: bool) -> str | None:
+    return _find_fault(device, dtype, size, must_run)
+
+
+@cache
+def _find_fault(device: str, dtype: torch.dtype, size: int | None, must_run: bool) -> str | None:
     """What is wrong with the kernels, found once for each device, dtype and size; None if nothing is."""
     trust = _load().trust
     fault = trust.first_fault(torch.device(device), dtype, size)
@@ -52,7 +56,7 @@ def _fault(device: str, dtype: torch.dtype, size: int | None, must_run: bool) ->
     place = trust.describe_place(torch.device(device), dtype)
     if must_run:
         raise RuntimeError(f"{fault} ({place}); take composition_kernels='torch'")
-    warnings.warn(f"{fault} ({place}); torch's operations run instead", RuntimeWarning, stacklevel=3)
+    warnings.warn(f"{fault} ({place}); torch's operations run instead", RuntimeWarning, stacklevel=4)
     return fault
 
 

@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def nothing_is_known_yet(monkeypatch):
-    monkeypatch.setattr(fused, "_fault", cache(fused._fault.__wrapped__))
+    monkeypatch.setattr(fused, "_find_fault", cache(fused._find_fault.__wrapped__))
 
 
 class OnGPU(torch.Tensor):
@@ -118,7 +118,7 @@ def test_triton_raises_and_torch_does_not_ask(monkeypatch):
     with torch.no_grad():
         expected = model("torch")(ids).pooler_output
         torch.testing.assert_close(model("triton")(ids).pooler_output, expected)
-        fused._fault.cache_clear()
+        fused._find_fault.cache_clear()
         spoil(monkeypatch, "attention", "_attention")
         with pytest.raises(
             RuntimeError, match="composition_attention of 1 tasks gives wrong numbers.*take composition_"

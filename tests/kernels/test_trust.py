@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+import fast_r2d2_kernels
 from modeling_fast_r2d2 import fused
 
 
@@ -23,6 +25,21 @@ def test_wrong_kernels_are_found_by_the_interpreter():
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stdout[-5000:]
     assert " passed" in run.stdout
+
+
+def test_torchs_compiler_does_not_look_into_the_check(monkeypatch):
+    def check(device, dtype, size):
+        found.append(torch.compiler.is_dynamo_compiling())
+        return torch.ones(2).sum().item() * 0 or None  # what would break a graph
+
+    found: list[bool] = []
+    monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
+    monkeypatch.setattr(fast_r2d2_kernels.trust, "first_fault", check)
+    monkeypatch.setattr(fused, "_find_fault", cache(fused._find_fault.__wrapped__))
+    choose = torch.compile(
+        lambda x: x + 1 if fused.fused_kernels("triton", x) is not None else x - 1, fullgraph=True, backend="eager"
+    )
+    assert choose(torch.zeros(2, 8)).eq(1).all() and found == [False]
 
 
 @pytest.mark.parametrize(
