@@ -10,11 +10,14 @@ from .decoding import METHODS, check_method
 from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
 from .words import batches_by_length
 
+DEFAULT_BATCH_TOKENS = 8192
+
 
 class ConstituencyParsingPipeline(Pipeline):
     """Trees of sentences, over words.
 
-    It takes one sentence or a list, with ``batch_size=`` as any pipeline, or ``batch_tokens=``. The result for a
+    It takes one sentence or a list, with ``batch_size=`` as any pipeline, or ``batch_tokens=``. A list is parsed in
+    batches of 8192 tokens if neither is given; a generator or a data set sentence by sentence. The result for a
     sentence is a dict: ``brackets``, a string; ``words``; ``spans``, first and last word of each constituent,
     inclusive, in the order of split points; ``tree``, an `nltk.Tree`. ``save_pretrained`` writes this code beside the
     model, for processes without this package.
@@ -46,10 +49,13 @@ class ConstituencyParsingPipeline(Pipeline):
         batch_tokens = self._batch_tokens if batch_tokens is None else batch_tokens
         if isinstance(inputs, list | tuple) and not inputs:
             return []
-        if batch_tokens is None or not isinstance(inputs, list | tuple):
+        if not isinstance(inputs, list | tuple):
             return super().__call__(inputs, *args, **kwargs)
+        batch_size = kwargs.pop("batch_size", self._batch_size)
+        if batch_tokens is None and batch_size is None:
+            batch_tokens = DEFAULT_BATCH_TOKENS
         lengths, results = self._lengths(inputs), [None] * len(inputs)
-        for rows in batches_by_length(lengths, kwargs.pop("batch_size", self._batch_size), batch_tokens):
+        for rows in batches_by_length(lengths, batch_size, batch_tokens):
             found = super().__call__([inputs[row] for row in rows], *args, batch_size=len(rows), **kwargs)
             for row, result in zip(rows, found, strict=True):
                 results[row] = result

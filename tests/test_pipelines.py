@@ -66,16 +66,30 @@ def test_one_sentence_and_a_stream_are_parsed_too(parse):
     assert [result["words"] for result in parse(iter_sentences(), batch_size=4)] == [s.split() for s in SENTENCES]
 
 
-@pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"batch_tokens": 12}, {"batch_tokens": 99, "batch_size": 2}])
-def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, monkeypatch):
-    expected, sizes = parse(SENTENCES), []
-    forward = type(parse)._forward
+@pytest.fixture
+def sizes(parse, monkeypatch) -> list[torch.Size]:
+    """The shapes of the batches that the pipeline runs."""
+    found, forward = [], type(parse)._forward
 
     def spy(self, inputs, **given):
-        sizes.append(inputs["input_ids"].shape)
+        found.append(inputs["input_ids"].shape)
         return forward(self, inputs, **given)
 
     monkeypatch.setattr(type(parse), "_forward", spy)
+    return found
+
+
+def test_a_list_is_parsed_in_batches_by_default(parse, sizes):
+    by_default = parse(SENTENCES * 3)
+    assert [rows for rows, _ in sizes] == [3 * len(SENTENCES)]
+    sizes.clear()
+    assert parse(SENTENCES * 3, batch_size=1) == by_default and {rows for rows, _ in sizes} == {1}
+
+
+@pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"batch_tokens": 12}, {"batch_tokens": 99, "batch_size": 2}])
+def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, sizes):
+    expected = parse(SENTENCES)
+    sizes.clear()
     assert parse(SENTENCES, **options) == expected
     assert all(rows == 1 or rows * tokens <= options["batch_tokens"] for rows, tokens in sizes)
     assert max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
