@@ -1,10 +1,12 @@
 """Sentences as a parser reads them, and its trees over the words and the punctuation of the text."""
 
+import itertools
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +17,8 @@ from .padding import pad_bounds, pad_sentences
 from .punctuation import as_character, is_genitive, is_opening, is_punctuation, is_quote, put_back, set_aside
 from .trees import BinaryTree
 from .words import Span, replace_dropped_words, tokenize_sentences, word_spans
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class ReadSentence:
         words: the text of each word.
         marks: the text of each mark that was set aside.
         places: for each mark, the number of words before it.
+        piece_offsets, word_offsets, mark_offsets: the first character of each piece, word and mark in the text, and the
+            one after its last.
     """
 
     input_ids: list[int]
@@ -38,16 +44,27 @@ class ReadSentence:
     words: list[str]
     marks: list[str]
     places: list[int]
+    piece_offsets: list[Span]
+    word_offsets: list[Span]
+    mark_offsets: list[Span]
 
     @property
     def leaves(self) -> list[str]:
         """The words and the marks, in the order of the text."""
-        leaves: list[str] = []
+        return self._in_text_order(self.words, self.marks)
+
+    @property
+    def offsets(self) -> list[Span]:
+        """The first character of each leaf in the text, and the one after its last."""
+        return self._in_text_order(self.word_offsets, self.mark_offsets)
+
+    def _in_text_order(self, of_words: list[Item], of_marks: list[Item]) -> list[Item]:
+        merged: list[Item] = []
         start = 0
-        for mark, place in zip(self.marks, self.places, strict=True):
-            leaves += [*self.words[start:place], mark]
+        for mark, place in zip(of_marks, self.places, strict=True):
+            merged += [*of_words[start:place], mark]
             start = place
-        return leaves + self.words[start:]
+        return merged + of_words[start:]
 
     @property
     def piece_word_ids(self) -> list[int]:
@@ -64,7 +81,8 @@ class ReadSentence:
     def with_pieces_as_words(self, pieces: list[str]) -> "ReadSentence":
         """The same sentence, in which every piece is a word of its own with the given text."""
         places = [bisect_left(self.word_ids, place) for place in self.places]
-        return replace(self, word_ids=list(range(len(pieces))), words=pieces, places=places)
+        numbers, offsets = list(range(len(pieces))), self.piece_offsets
+        return replace(self, word_ids=numbers, words=pieces, places=places, word_offsets=offsets)
 
     def to_piece_spans(self, spans: Sequence[Span]) -> Tensor:
         """Convert inclusive spans of words to inclusive spans of their pieces, ``(spans, 2)`` long."""
@@ -117,6 +135,7 @@ def sentences_to_parse(
     sentences: Sequence[str] | Sequence[Sequence[str]],
     *,
     is_split_into_words: bool = False,
+    word_offsets: Sequence[Sequence[Span]] | None = None,
     set_marks_aside: bool = False,
 ) -> list[ReadSentence]:
     """Tokenize sentences for a parser.
@@ -124,6 +143,7 @@ def sentences_to_parse(
     Args:
         sentences: texts, or lists of words if ``is_split_into_words``. The model sees ``[UNK]`` for a given word that
             the tokenizer would drop, so that each word is a leaf.
+        word_offsets: where the given words stand in a text; by default they are joined by single blanks.
         set_marks_aside: take out the punctuation between words, so that the model does not see it. A sentence of
             nothing but punctuation keeps it.
 
@@ -134,12 +154,13 @@ def sentences_to_parse(
     encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=is_split_into_words)
     if is_split_into_words:
         encoded["words"] = [list(words) or [tokenizer.unk_token] for words in sentences]
+        encoded["word_offsets"] = [_joined(words) for words in sentences] if word_offsets is None else [*word_offsets]
     rows = [dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True)]
-    if not set_marks_aside:
-        return [_keep_marks(row) for row in rows]
     if is_split_into_words:
-        return [_set_aside_given_words(row) for row in rows]
-    return [_set_aside_in_text(str(text), row) for text, row in zip(sentences, rows, strict=True)]
+        read = [_given_words(row) for row in rows]
+        return [_set_aside_given_words(sentence) for sentence in read] if set_marks_aside else read
+    read_text = _set_aside_in_text if set_marks_aside else _keep_marks
+    return [read_text(str(text), row) for text, row in zip(sentences, rows, strict=True)]
 
 
 def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dict[str, Tensor]:
@@ -176,11 +197,40 @@ def raise_at_bounds(model: Any, batch: dict[str, Tensor], bounds_bonus: float) -
     return batch
 
 
-def _keep_marks(row: dict[str, Any]) -> ReadSentence:
-    """A sentence in which punctuation marks are words like all others."""
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(row["word_ids"]))}
-    word_ids = [numbers[word] for word in row["word_ids"]]
-    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], row["words"], [], [])
+def _keep_marks(text: str, row: dict[str, Any]) -> ReadSentence:
+    """A text in which punctuation marks are words like all others."""
+    word_ids, offsets = _without_gaps(row["word_ids"]), row["offsets"]
+    words = [_without_blanks(text, span) for span in _word_offsets(offsets, word_ids)]
+    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], row["words"], [], [], offsets, words, [])
+
+
+def _given_words(row: dict[str, Any]) -> ReadSentence:
+    """Given words, punctuation marks among them. The offsets of a piece lie within those of its word."""
+    word_ids, words = _without_gaps(row["word_ids"]), list(row["word_offsets"]) or [(0, 0)]
+    pieces = []
+    for word, (start, end) in zip(word_ids, row["offsets"], strict=True):
+        first, last = words[word]
+        pieces.append((min(first + start, last), min(first + end, last)))
+    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], row["words"], [], [], pieces, words, [])
+
+
+def _without_gaps(word_ids: Sequence[int]) -> list[int]:
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(word_ids))}
+    return [numbers[word] for word in word_ids]
+
+
+def _without_blanks(text: str, span: Span) -> Span:
+    """The span without the blanks at its ends, which a special token includes."""
+    start, end = span
+    whole = text[start:end]
+    start += len(whole) - len(whole.lstrip())
+    return start, start + len(whole.strip())
+
+
+def _joined(words: Sequence[str]) -> list[Span]:
+    """Where words stand in the text that joins them by single blanks."""
+    starts = itertools.accumulate((len(word) + 1 for word in words), initial=0)
+    return [(start, start + len(word)) for start, word in zip(starts, words, strict=False)]
 
 
 def _set_aside_in_text(text: str, row: dict[str, Any]) -> ReadSentence:
@@ -188,12 +238,16 @@ def _set_aside_in_text(text: str, row: dict[str, Any]) -> ReadSentence:
     offsets = row["offsets"]
     kept, word_ids, bounds = set_aside(text, offsets, row["word_ids"])
     if not kept or len(kept) == len(offsets) == 1:  # the [UNK] of an empty text has no place in it
-        return _keep_marks(row)
-    word_offsets = _word_offsets([offsets[piece] for piece in kept], word_ids)
-    marks, places = _marks_in_text(text, offsets, set(kept), [start for start, _ in word_offsets])
-    ids = [row["input_ids"][piece] for piece in kept]
-    words = [text[start:end] for start, end in word_offsets]
-    return ReadSentence(ids, word_ids, word_spans(word_ids), bounds, words, marks, places)
+        return _keep_marks(text, row)
+    pieces = [offsets[piece] for piece in kept]
+    word_offsets = _word_offsets(pieces, word_ids)
+    marks = _marks_in_text(text, offsets, set(kept))
+    places = [bisect_left(word_offsets, start, key=itemgetter(0)) for start, _ in marks]
+    return ReadSentence(
+        [row["input_ids"][piece] for piece in kept], word_ids, word_spans(word_ids), bounds,
+        [text[start:end] for start, end in word_offsets], [text[start:end] for start, end in marks], places,
+        pieces, word_offsets, marks,
+    )  # fmt: skip
 
 
 def _word_offsets(offsets: Sequence[Span], word_ids: Sequence[int]) -> list[Span]:
@@ -204,27 +258,22 @@ def _word_offsets(offsets: Sequence[Span], word_ids: Sequence[int]) -> list[Span
     return found
 
 
-def _marks_in_text(
-    text: str, offsets: Sequence[Span], kept: set[int], word_starts: Sequence[int]
-) -> tuple[list[str], list[int]]:
-    """The marks, and for each the number of words before it. A run of the same mark, such as ``...``, is one mark."""
-    marks: list[str] = []
-    places: list[int] = []
+def _marks_in_text(text: str, offsets: Sequence[Span], kept: set[int]) -> list[Span]:
+    """Where the marks stand. A run of the same mark, such as ``...``, is one mark."""
+    marks: list[Span] = []
     for piece, (start, end) in enumerate(offsets):
         if piece in kept:
             continue
-        mark = text[start:end]
-        if piece and offsets[piece - 1][1] == start and piece - 1 not in kept and marks[-1][0] == mark:
-            marks[-1] += mark
+        follows = piece and offsets[piece - 1][1] == start and piece - 1 not in kept
+        if follows and text[marks[-1][0]] == text[start:end]:
+            marks[-1] = (marks[-1][0], end)
         else:
-            marks.append(mark)
-            places.append(bisect_left(word_starts, start))
-    return marks, places
+            marks.append((start, end))
+    return marks
 
 
-def _set_aside_given_words(row: dict[str, Any]) -> ReadSentence:
-    """A list of words without the words that are nothing but punctuation; a genitive's apostrophe stays."""
-    whole = _keep_marks(row)
+def _set_aside_given_words(whole: ReadSentence) -> ReadSentence:
+    """The sentence without the words that are nothing but punctuation; a genitive's apostrophe stays."""
     is_kept = np.array([
         not is_punctuation(as_character(word)) or is_genitive(word, before)
         for before, word in zip(["", *whole.words], whole.words, strict=False)
@@ -232,15 +281,23 @@ def _set_aside_given_words(row: dict[str, Any]) -> ReadSentence:
     if is_kept.all() or not is_kept.any():
         return whole
     new_number = np.cumsum(is_kept) - 1  # of each kept word, from 0
-    words = [word for word, keep in zip(whole.words, is_kept, strict=True) if keep]
-    marks = [word for word, keep in zip(whole.words, is_kept, strict=True) if not keep]
+    words, marks = _parted(whole.words, is_kept)
+    word_offsets, mark_offsets = _parted(whole.word_offsets, is_kept)
     places = (new_number[~is_kept] + 1).tolist()
     pieces = [piece for piece, word in enumerate(whole.word_ids) if is_kept[word]]
-    ids = [whole.input_ids[piece] for piece in pieces]
+    ids, offsets = [whole.input_ids[piece] for piece in pieces], [whole.piece_offsets[piece] for piece in pieces]
     word_ids = [int(new_number[whole.word_ids[piece]]) for piece in pieces]
     after_bounds = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}
     bounds = [k for k in range(len(ids) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in after_bounds]
-    return ReadSentence(ids, word_ids, word_spans(word_ids), bounds, words, marks, places)
+    return ReadSentence(
+        ids, word_ids, word_spans(word_ids), bounds, words, marks, places, offsets, word_offsets, mark_offsets
+    )
+
+
+def _parted(items: Sequence[Item], is_kept: np.ndarray) -> tuple[list[Item], list[Item]]:
+    """The kept items and the others."""
+    rows = list(zip(items, is_kept, strict=True))
+    return [item for item, keep in rows if keep], [item for item, keep in rows if not keep]
 
 
 __all__ = ["ReadSentence", "pad_batch", "raise_at_bounds", "sentences_to_parse"]

@@ -12,8 +12,9 @@ from ..decoding import METHODS, check_method
 from ..embedding import evaluation
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
-from ..trees import BinaryTree
+from ..trees import BinaryTree, Span
 from ..words import batches_by_length
+from .running_text import split_texts
 
 
 class ParsedSentence(NamedTuple):
@@ -24,6 +25,7 @@ class ParsedSentence(NamedTuple):
         leaves: the words, or the pieces, with the punctuation.
         split_scores: ``(leaves - 1,)`` float32, the parser's scores of the split points between leaves.
         word_ids: the word number of each leaf.
+        offsets: the first character of each leaf in the text, and the one after its last.
         vector: ``(hidden_size,)`` float32, the root's vector; None unless the parser has ``with_vectors``.
     """
 
@@ -31,7 +33,13 @@ class ParsedSentence(NamedTuple):
     leaves: list[str]
     split_scores: np.ndarray
     word_ids: list[int]
+    offsets: list[Span]
     vector: np.ndarray | None = None
+
+    @property
+    def span_offsets(self) -> list[Span]:
+        """The first character of each constituent in the text, and the one after its last, like ``tree.spans``."""
+        return [(self.offsets[first][0], self.offsets[last][1]) for first, last in self.tree.spans]
 
     def draw(self) -> str:
         """The tree as text, for a terminal."""
@@ -120,18 +128,48 @@ class TreeParser:
         return cls(model, AutoTokenizer.from_pretrained(checkpoint), method, **options)
 
     def __call__(
-        self, sentences: Sequence[str] | Sequence[Sequence[str]], is_split_into_words: bool = False
+        self,
+        sentences: Sequence[str] | Sequence[Sequence[str]],
+        is_split_into_words: bool = False,
+        word_offsets: Sequence[Sequence[Span]] | None = None,
     ) -> list[ParsedSentence]:
         """Parse sentences. Sentences of similar length are parsed together; the results are in the given order.
 
         Args:
             sentences: texts, or lists of words if ``is_split_into_words``. A sentence without text is one ``[UNK]``.
                 The model sees ``[UNK]`` for a given word that the tokenizer would drop, so that each word is a leaf.
+            word_offsets: for given words, the first character of each in a text, and the one after its last. By
+                default the text is the words joined by single blanks.
 
         Raises:
             ValueError: if ``sentences`` is a single string.
         """
-        read = self.read(sentences, is_split_into_words)
+        return self._parse(self.read(sentences, is_split_into_words, word_offsets))
+
+    def parse_texts(self, texts: Sequence[str], language: str = "en") -> list[list[ParsedSentence]]:
+        """Parse texts of one or more sentences, such as paragraphs.
+
+        This needs spaCy, whose rules find the sentences and the words (see `split_texts`).
+
+        Args:
+            texts: of any length; sentences do not go across blank lines.
+            language: the code of the language for spaCy, such as ``"en"``, ``"zh"`` or ``"xx"`` for any.
+
+        Returns:
+            For each text its sentences, whose ``offsets`` count the characters of the text. A text without words has
+            none.
+
+        Raises:
+            ImportError: if spaCy is not installed.
+            ValueError: if ``texts`` is a single string, or if spaCy does not know the language.
+        """
+        split = split_texts(texts, language)
+        sentences = [sentence for of_text in split for sentence in of_text]
+        read = self.read([words for words, _ in sentences], True, [offsets for _, offsets in sentences])
+        parsed = iter(self._parse(read))
+        return [[next(parsed) for _ in of_text] for of_text in split]
+
+    def _parse(self, read: list[ReadSentence]) -> list[ParsedSentence]:
         results: dict[int, ParsedSentence] = {}
         lengths = [len(sentence.input_ids) for sentence in read]
         for rows in batches_by_length(lengths, batch_tokens=self.batch_tokens):
@@ -141,11 +179,14 @@ class TreeParser:
         return [results[row] for row in range(len(read))]
 
     def read(
-        self, sentences: Sequence[str] | Sequence[Sequence[str]], is_split_into_words: bool = False
+        self,
+        sentences: Sequence[str] | Sequence[Sequence[str]],
+        is_split_into_words: bool = False,
+        word_offsets: Sequence[Sequence[Span]] | None = None,
     ) -> list[ReadSentence]:
         """The first step of a call: tokenize sentences, and set punctuation aside if the model does not see it."""
         return sentences_to_parse(
-            self.tokenizer, sentences, is_split_into_words=is_split_into_words,
+            self.tokenizer, sentences, is_split_into_words=is_split_into_words, word_offsets=word_offsets,
             set_marks_aside=self.punctuation == "aside",
         )  # fmt: skip
 
@@ -176,7 +217,9 @@ class TreeParser:
             sentence = sentence.with_pieces_as_words(list(self.tokenizer.convert_ids_to_tokens(sentence.input_ids)))
         else:
             word_ids = sorted(set(word_ids))
-        return ParsedSentence(sentence.tree(spans), sentence.leaves, sentence.scores(scores), word_ids, vector)
+        return ParsedSentence(
+            sentence.tree(spans), sentence.leaves, sentence.scores(scores), word_ids, sentence.offsets, vector
+        )
 
 
 __all__ = ["METHODS", "ParsedSentence", "TreeParser"]

@@ -1,0 +1,90 @@
+"""Running text: its sentences, its words, and trees that can be laid over it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2.parsing.running_text import split_texts
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.reading import sentences_to_parse
+
+TEXT = """  Dr. Smith doesn't know C++.  He paid 1,234.56 dollars; write to
+bob.smith@mail.example.org or see https://example.com/a?b=1&c=2!
+
+A heading
+
+It was 5 p.m. in the U.S. when "it" rained."""
+SENTENCES = [
+    "Dr. Smith does n't know C++ .",
+    "He paid 1,234.56 dollars ; write to bob.smith@mail.example.org or see https://example.com/a?b=1&c=2 !",
+    "A heading",
+    'It was 5 p.m. in the U.S. when " it " rained .',
+]
+
+
+@pytest.fixture
+def parser(model, tokenizer) -> TreeParser:
+    return TreeParser(model, tokenizer)
+
+
+def test_a_text_is_sentences_of_a_linguists_words():
+    [sentences] = split_texts([TEXT])
+    assert [" ".join(words) for words, _ in sentences] == SENTENCES
+    for words, offsets in sentences:
+        assert [TEXT[start:end] for start, end in offsets] == words
+
+
+def test_texts_without_words_have_no_sentences_and_others_keep_their_places():
+    assert [len(found) for found in split_texts(["", "Yes.", " \n\t\n ", "It rains. It pours."])] == [0, 1, 0, 2]
+
+
+def test_languages_have_rules_of_their_own():
+    [[first, second]] = split_texts(["Das ist z. B. gut. Ja."], "de")
+    assert first[0] == ["Das", "ist", "z.", "B.", "gut", "."] and second[0] == ["Ja", "."]
+    with pytest.raises(ValueError, match="spaCy has no rules for language 'klingon'"):
+        split_texts(["a"], "klingon")
+    with pytest.raises(ValueError, match="got one string; put it in a list"):
+        split_texts("a")
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_constituents_lie_over_the_text(model, tokenizer, pieces):
+    parser = TreeParser(model, tokenizer, pieces=pieces)
+    [sentences] = parser.parse_texts([TEXT])
+    assert len(sentences) == 4
+    for parsed, sentence in zip(sentences, SENTENCES, strict=True):
+        shown = [TEXT[start:end] for start, end in parsed.offsets]
+        assert "".join(shown) == sentence.replace(" ", "") and len(shown) == len(parsed.leaves)
+        for (first, last), (start, end) in zip(parsed.tree.spans, parsed.span_offsets, strict=True):
+            assert "".join(TEXT[start:end].split()) == "".join(shown[first : last + 1])
+
+
+def test_a_sentence_of_running_text_has_the_tree_of_its_words(parser):
+    [sentences] = parser.parse_texts([TEXT])
+    alone = parser([sentence.split() for sentence in SENTENCES], is_split_into_words=True)
+    assert [parsed.tree for parsed in sentences] == [parsed.tree for parsed in alone]
+    assert [parsed.leaves for parsed in sentences] == [parsed.leaves for parsed in alone]
+
+
+def test_spacy_gives_the_same_trees(parser):
+    import spacy
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    from modeling_fast_r2d2.parsing.spacy import FastR2D2Component
+
+    paragraph = TEXT.split("\n\n")[2]
+    doc = FastR2D2Component(parser)(nlp(paragraph))
+    [[parsed]] = parser.parse_texts([paragraph])
+    spans = {(span.start, span.end - 1) for span in next(doc.sents)._.constituents if len(span) > 1}
+    assert spans == set(parsed.tree.spans)
+
+
+@given(st.text("ab1 ,.'\"-()他，%\n"), st.booleans())
+def test_offsets_give_back_the_leaves(tokenizer, text, aside):
+    [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=aside)
+    if text.strip():
+        assert [text[start:end] for start, end in read.offsets] == read.leaves
+    words = text.split()
+    [given_words] = sentences_to_parse(tokenizer, [words], is_split_into_words=True, set_marks_aside=aside)
+    assert [" ".join(words)[start:end] for start, end in given_words.offsets] == (given_words.leaves if words else [""])
