@@ -9,7 +9,7 @@
 
 import sys
 
-from modeling_fast_r2d2.command_line import main
+from fast_r2d2_command_line import main
 
 if __name__ == "__main__":
     main(["evaluate", *sys.argv[1:]])

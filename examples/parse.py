@@ -10,7 +10,7 @@ The bundled checkpoint works offline; `--help` lists the options.
 import sys
 from pathlib import Path
 
-from modeling_fast_r2d2.command_line import main
+from fast_r2d2_command_line import main
 
 if __name__ == "__main__":
     sentences = Path(__file__).with_name("sentences.txt")

@@ -1,11 +1,10 @@
 """Convert weights of the authors' code (alipay/StructuredLM_RTDT) to a checkpoint folder of this package.
 
-    python -m modeling_fast_r2d2.convert_original_checkpoint --config config.json --weights model.bin --output folder
+    fast-r2d2 convert weights --config config.json --weights model.bin --output folder
 
 The encoder and the parser may be in one file or in two (``--weights encoder.bin parser.bin``).
 """
 
-import argparse
 import pickle
 import re
 from collections.abc import Mapping
@@ -167,25 +166,21 @@ def _is_weight(name: Any, value: Any) -> bool:
     return isinstance(name, str) and isinstance(value, Tensor) and value.dim() > 0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the conversion to a command-line parser."""
-    parser.add_argument("--config", type=Path, required=True, help="the original's config.json")
-    parser.add_argument(
-        "--weights", type=Path, nargs="+", required=True, help="one or more .bin, .pt or .safetensors files"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="the checkpoint folder to write")
-
-
-def run(options: argparse.Namespace) -> None:
+def convert_files(config_file: Path, weight_files: list[Path], output: Path) -> None:
     """Convert, and write a checkpoint folder: a classifier if the weights have one, else a model for pretraining.
+
+    Args:
+        config_file: the original's ``config.json``.
+        weight_files: as for `load_weights`.
+        output: the folder.
 
     Raises:
         ValueError: if a file is damaged, or if the files lack weights of the model or have them in other shapes.
     """
-    if options.output.exists() and not options.output.is_dir():
-        raise ValueError(f"--output {options.output} is a file; give a folder")
-    config = convert_config(read_record(options.config))
-    weights = convert_state_dict(load_weights(options.weights), config)
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"--output {output} is a file; give a folder")
+    config = convert_config(read_record(config_file))
+    weights = convert_state_dict(load_weights(weight_files), config)
     is_classifier = "classifier.out_proj.weight" in weights
     if is_classifier:
         config.num_labels = len(weights["classifier.out_proj.weight"])
@@ -193,23 +188,12 @@ def run(options: argparse.Namespace) -> None:
     try:
         loaded: Any = model_class.from_pretrained(None, config=config, state_dict=weights, output_loading_info=True)
     except RuntimeError as error:
-        raise ValueError(f"the weights do not have the shapes that {options.config} asks for") from error
+        raise ValueError(f"the weights do not have the shapes that {config_file} asks for") from error
     model, info = loaded  # a pair, since loading info was asked for; the library's annotation knows only the model
     if info["missing_keys"]:
         missing = ", ".join(sorted(info["missing_keys"])[:3])
         raise ValueError(
             f"{len(info['missing_keys'])} weights are missing, such as {missing}; give all --weights files"
         )
-    model.save_pretrained(options.output)
-    print(f"wrote {model_class.__name__} with {model.num_parameters():,} parameters to {options.output}")
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the conversion from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    run(parser.parse_args(arguments))
-
-
-if __name__ == "__main__":
-    main()
+    model.save_pretrained(output)
+    print(f"wrote {model_class.__name__} with {model.num_parameters():,} parameters to {output}")

@@ -8,17 +8,17 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification
 
-from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict, main
+from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_files, convert_state_dict
 
 GOLDEN = Path(__file__).parent / "golden"
 CASE = json.loads((GOLDEN / "cases" / "len6.json").read_text())
 WEIGHTS = load_file(GOLDEN / "weights" / "tied_a.safetensors")
 
 
-def stored(tmp_path, suffix: str, weights: dict) -> str:
+def stored(tmp_path, suffix: str, weights: dict) -> Path:
     path = tmp_path / f"weights{len(list(tmp_path.iterdir()))}{suffix}"
     torch.save(weights, path)
-    return str(path)
+    return path
 
 
 def part(prefix: str) -> dict:
@@ -35,7 +35,7 @@ def test_the_command_writes_a_folder_that_gives_the_reference_vectors(tmp_path, 
     (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
     paths = [stored(tmp_path, ".bin", part_weights) for part_weights in weights]
     output = tmp_path / "converted"
-    main(["--config", str(tmp_path / "config.json"), "--weights", *paths, "--output", str(output)])
+    convert_files(tmp_path / "config.json", paths, output)
     model = AutoModel.from_pretrained(output, dtype=torch.float64)
     root = model(torch.tensor(CASE["input_ids"])).pooler_output
     expected = load_file(GOLDEN / CASE["arrays"])["forced_root"]
@@ -52,7 +52,7 @@ def test_pickled_code_is_not_run(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
     path = stored(tmp_path, ".bin", {"r2d2.embedding.weight": Harmful()})
     with pytest.raises(Exception, match="[Ww]eights"):
-        main(["--config", str(tmp_path / "config.json"), "--weights", path, "--output", str(tmp_path / "out")])
+        convert_files(tmp_path / "config.json", [path], tmp_path / "out")
     assert not (tmp_path / "harm").exists() and not (tmp_path / "out").exists()
 
 
@@ -68,5 +68,5 @@ def test_a_partial_checkpoint_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
     path = stored(tmp_path, ".bin", part("r2d2."))
     with pytest.raises(ValueError, match="parser"):
-        main(["--config", str(tmp_path / "config.json"), "--weights", path, "--output", str(tmp_path / "out")])
+        convert_files(tmp_path / "config.json", [path], tmp_path / "out")
     assert not (tmp_path / "out").exists()

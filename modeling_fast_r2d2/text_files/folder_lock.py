@@ -16,18 +16,26 @@ LOCK_FILE, OWNER_FILE = ".fast-r2d2.lock", ".fast-r2d2.owner.json"
 
 
 @contextlib.contextmanager
-def hold_folder(folder: Path) -> Iterator[None]:
+def hold_folder(folder: Path, is_alone: bool = False) -> Iterator[None]:
     """Make a folder if it is missing, and keep other runs out of it for a while.
 
     All processes of a run call this together, and the main process holds the lock. The system releases it when that
     process ends, however it ends; the next owner then says so on standard error. If nothing was written, the folders
     that were made are removed again.
 
+    Args:
+        folder: the folder.
+        is_alone: the run has no other process, and needs no accelerate to speak to it.
+
     Raises:
         ValueError: if another run holds the folder, with its host and its process number; if there is a file instead.
         OSError: if the folder cannot be made or written to.
     """
-    from accelerate import PartialState  # only runs need it
+    if is_alone:
+        with _lock(folder):
+            yield
+        return
+    from accelerate import PartialState  # only runs of several processes need it
     from accelerate.utils import broadcast_object_list
 
     state = PartialState()

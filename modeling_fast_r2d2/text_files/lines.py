@@ -21,8 +21,11 @@ def read_sentences(
         yield clean(line.strip()) if clean else line.strip()
 
 
-def read_lines(paths: str | Path | Iterable[str | Path]) -> Iterator[str]:
-    """Lines of text files in UTF-8, plain or ``.gz``, file after file, without line ends.
+def read_lines(paths: str | Path | Iterable[str | Path], keep_ends: bool = False) -> Iterator[str]:
+    """Lines of text files in UTF-8, plain or ``.gz``, file after file.
+
+    Args:
+        keep_ends: lines come with their line ends.
 
     Raises:
         ValueError: if a file is not UTF-8, if a ``.gz`` file is damaged, or for a folder or a device. The message names
@@ -32,7 +35,7 @@ def read_lines(paths: str | Path | Iterable[str | Path]) -> Iterator[str]:
     for path in [paths] if isinstance(paths, str | Path) else paths:
         _check_kind(path)
         with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
-            yield from decode_lines(file, path)
+            yield from decode_lines(file, path, keep_ends)
 
 
 def _check_kind(path: str | Path) -> None:
@@ -44,10 +47,11 @@ def _check_kind(path: str | Path) -> None:
         raise ValueError(f"{path} is a device, not a file")
 
 
-def decode_lines(file: Iterable[bytes], path: str | Path) -> Iterator[str]:
+def decode_lines(file: Iterable[bytes], path: str | Path, keep_ends: bool = False) -> Iterator[str]:
     """Lines of an open binary file, as `read_lines` gives them; error messages call the file ``path``."""
-    for number, line in enumerate(_lines(file, path), start=1):
-        yield _decode(line, path, number)
+    for number, raw in enumerate(_lines(file, path), start=1):
+        line = _decode(raw, path, number)
+        yield line if keep_ends else line.rstrip("\r\n")
 
 
 def _lines(file: Iterable[bytes], path: str | Path) -> Iterator[bytes]:
@@ -59,7 +63,7 @@ def _lines(file: Iterable[bytes], path: str | Path) -> Iterator[bytes]:
 
 def _decode(line: bytes, path: str | Path, number: int) -> str:
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with iconv"

@@ -11,8 +11,9 @@ import evaluate
 import pytest
 from transformers import AutoTokenizer
 
+from fast_r2d2_command_line import main, parsing, texts
+from fast_r2d2_command_line.texts import Text
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
-from modeling_fast_r2d2.command_line import main, parse
 from modeling_fast_r2d2.grammar_induction import UNLABELED_F1, read_predicted_trees, read_treebank, score_trees
 
 GOLD = """(S (NP (DT The) (JJ old) (NN man)) (VP (VBD bought) (NP (DT a) (NN car))) (. .))
@@ -35,16 +36,16 @@ def test_lines_of_any_kind_keep_their_count_and_order(capsys, tmp_path):
         main(["parse", "--file", str(tmp_path / "lines.txt"), "--method", method, "--batch_tokens", "40"])
         out = capsys.readouterr().out.splitlines()
         assert len(out) == len(lines)
-        assert out[1] == out[4] == out[7] == "[UNK]" and out[2] == "Yes"
+        assert out[1] == out[4] == "" and out[7] == "[UNK]" and out[2] == "Yes"
         assert out[0].replace("(", "").replace(")", "") == "The cat sat ." and out[5].count("-LRB-") == 1
 
 
 @pytest.mark.slow
 def test_standard_input_and_the_exit_code():
-    command = [sys.executable, "-m", "modeling_fast_r2d2.command_line", "parse"]
+    command = [sys.executable, "-m", "fast_r2d2_command_line", "parse"]
     result = subprocess.run([*command, "-"], input="a cat sat\n\n", capture_output=True, text=True, encoding="utf-8")
-    assert result.returncode == 0 and result.stdout.splitlines()[1] == "[UNK]", result.stderr
-    assert "2 sentences in" in result.stderr
+    assert result.returncode == 0 and result.stdout.splitlines()[1] == "", result.stderr
+    assert "1 sentences in" in result.stderr
     result = subprocess.run([*command, "--file", "nowhere.txt"], capture_output=True, text=True)
     assert result.returncode == 2 and result.stderr == "fast-r2d2 parse: error: --file nowhere.txt does not exist\n"
     latin = subprocess.run([*command, "-"], input="a\nBär\n".encode("latin-1"), capture_output=True)
@@ -79,9 +80,9 @@ def test_five_thousand_words_parse(capsys):
 def test_parsing_streams(capsys, monkeypatch):
     """Memory does not grow with the number of lines read."""
     peaks = {}
-    monkeypatch.setattr(parse, "LARGEST_CHUNK", 512)
+    monkeypatch.setattr(parsing, "LARGEST_CHUNK", 512)
     for count in (3000, 9000):
-        monkeypatch.setattr(parse, "lines_to_parse", lambda _, n=count: ("the cat sat" for _ in range(n)))
+        monkeypatch.setattr(parsing, "texts_to_parse", lambda _, n=count: (Text("the cat sat") for _ in range(n)))
         tracemalloc.start()
         main(["parse", "-"])
         peaks[count] = tracemalloc.get_traced_memory()[1] - len(capsys.readouterr().out)
@@ -139,8 +140,9 @@ def test_files_of_one_name_are_told_apart(gold, tmp_path, capsys):
 def test_words_are_leaves_whatever_the_tokenizer_makes_of_them(tmp_path, capsys):
     (tmp_path / "lines.txt").write_text("don't stop-it \u00ad U.S.\n\nthe end\n", encoding="utf-8")
     main(["parse", "--words", "--file", str(tmp_path / "lines.txt"), "--format", "jsonl"])
-    leaves = [json.loads(line)["leaves"] for line in capsys.readouterr().out.splitlines()]
-    assert leaves == [["don't", "stop-it", "\u00ad", "U.S."], ["[UNK]"], ["the", "end"]]
+    first, blank, last = capsys.readouterr().out.splitlines()
+    assert json.loads(first)["leaves"] == ["don't", "stop-it", "\u00ad", "U.S."] and blank == ""
+    assert json.loads(last)["leaves"] == ["the", "end"]
 
 
 @pytest.mark.parametrize("form", ["((The (old man)) (bought (a car)))", "(X (X The (X old man)) (X bought (X a car)))",
@@ -192,8 +194,8 @@ def test_checkpoints_are_runs_of_one_system(gold, tmp_path, capsys):
     (["parse", "a", "--device", "foo"], "--device foo is not available"),
     (["parse", "a", "--vectors"], "--vectors needs --output"),
     (["parse", "a", "--output", "{gold}"], "--output needs --file"),
-    (["parse", "a", "--checkpoint", "{folder}"], "no file named model.safetensors"),
-    (["parse", "--file", "{gold}", "--output", "{gold}"], "File exists"),
+    (["parse", "a", "--checkpoint", "{folder}"], "has no config.json"),
+    (["parse", "--file", "{gold}", "--output", "{gold}"], "is a file; give a folder"),
     (["evaluate", "nowhere.mrg"], "no treebank at 'nowhere.mrg'"),
     (["evaluate", "{gold}", "--output", "{gold}"], "Not a directory"),
     (["evaluate", "{gold}", "--seeds", "0"], "--seeds must be >= 1, got 0"),
@@ -248,3 +250,48 @@ def test_punctuation_is_shown_and_not_scored(tmp_path, capsys, granularity):
     with pytest.raises(SystemExit):
         main(["evaluate", str(tmp_path / "gold.mrg"), "--as_written", "--keep_punctuation"])
     assert "--as_written removes punctuation before scoring" in capsys.readouterr().err
+
+
+STORY = "It rains.\nDr. Smith doesn't care. He\r\nreads on!\n\n  \nThe end\n"
+
+
+def test_running_text_is_sentences_with_their_characters(tmp_path, capsys):
+    (tmp_path / "story.txt").write_bytes(STORY.encode())
+    main(["parse", "--text", "--file", str(tmp_path / "story.txt"), "--format", "jsonl"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [bool(line) for line in lines] == [True, True, True, False, False, True]
+    rows = [json.loads(line) for line in lines if line]
+    assert [len(row["leaves"]) for row in rows] == [3, 6, 4, 2]
+    for row in rows:
+        assert [STORY[start:end] for start, end in row["leaf_offsets"]] == row["leaves"]
+        assert STORY[slice(*row["span_offsets"][row["spans"].index([0, len(row["leaves"]) - 1])])].split("\n")[0]
+        assert row["file"] == str(tmp_path / "story.txt")
+    main(["parse", "--text", STORY])
+    assert capsys.readouterr().out.count("\n") == 4
+
+
+def test_offsets_count_the_characters_of_a_line(capsys):
+    for text, *options in (["  The (old) man, he"], [" don't  stop-it ", "--words"], ["unbelievable a", "--pieces"]):
+        main(["parse", text, "--format", "jsonl", *options])
+        row = json.loads(capsys.readouterr().out)
+        shown = [text[start:end] for start, end in row["leaf_offsets"]]
+        assert [leaf.removeprefix("##") for leaf in row["leaves"]] == shown
+        for (first, last), (start, end) in zip(row["spans"], row["span_offsets"], strict=True):
+            assert text[start:end].startswith(shown[first]) and text[start:end].endswith(shown[last])
+
+
+def test_a_long_paragraph_is_read_in_parts(monkeypatch):
+    monkeypatch.setattr(texts, "LONGEST_PARAGRAPH", 2)
+    found = list(texts.paragraphs(["a\n", "b\n", "c\n", "\n", "d"]))
+    assert [text.text for text in found] == ["a\nb\n", "c\n", "\n", "d"]
+    assert [text.start for text in found] == [0, 4, 6, 7]
+
+
+def test_a_picture_is_one_file(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["parse", "A cat sat.", "A dog ran.", "--format", "svg"])
+    assert "an SVG file has one picture, and there are several sentences; --output" in capsys.readouterr().err
+    main(["parse", "A cat sat.", "A dog ran.", "--format", "svg", "--output", str(tmp_path / "trees")])
+    pictures = sorted((tmp_path / "trees").iterdir())
+    assert [path.name for path in pictures] == ["000000.svg", "000001.svg"]
+    assert all(word in ElementTree.parse(pictures[1]).getroot()[0].text for word in ("dog", "ran"))

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import parquet
 from safetensors.numpy import load_file
 
-from modeling_fast_r2d2.command_line import main
-from modeling_fast_r2d2.command_line.texts import read_texts
+from fast_r2d2_command_line import main
+from fast_r2d2_command_line.texts import read_texts
 from modeling_fast_r2d2.text_files import hold_folder
 
 WORDS = "the old man bought a new car and drove it to the river last year".split()
@@ -50,7 +50,7 @@ def by_one(corpus, tmp_path_factory) -> Path:
 def launch(corpus: list[Path], output: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
     options = arguments(corpus, output, "--vectors")
-    return subprocess.Popen([*command, "modeling_fast_r2d2.command_line", *options], stderr=subprocess.PIPE, text=True,
+    return subprocess.Popen([*command, "fast_r2d2_command_line", *options], stderr=subprocess.PIPE, text=True,
                             env=os.environ | {"OMP_NUM_THREADS": "1"})  # fmt: skip
 
 
@@ -141,7 +141,8 @@ def test_a_second_run_into_the_same_folder_is_refused(corpus, tmp_path, capsys):
 def test_parquet_columns_of_categories_are_read(tmp_path):
     words = pyarrow.array(["the old man", None, "the old man"]).dictionary_encode()
     parquet.write_table(pyarrow.table({"text": words}), tmp_path / "c.parquet")
-    assert list(read_texts([tmp_path / "c.parquet"], "text")) == ["the old man", "", "the old man"]
+    rows = [text.text for text in read_texts([tmp_path / "c.parquet"], "text")]
+    assert rows == ["the old man", "", "the old man"]
 
 
 def test_a_parquet_file_with_damaged_pages_is_named(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from fast_r2d2_command_line import main  # noqa: E402
 from modeling_fast_r2d2 import TreeParser  # noqa: E402
-from modeling_fast_r2d2.command_line import main  # noqa: E402
 from pages import PAGES, ROOT, commands  # noqa: E402
 
 COMMANDS = {page: commands(page) for page in PAGES}

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from fast_r2d2_command_line import bound_onednn_memory
 from modeling_fast_r2d2 import TreeParser
-from modeling_fast_r2d2.command_line import bound_onednn_memory
 
 CHUNK = 4096  # as the command line reads them
 WORDS = "the old man bought a new car and drove it to New York , where his daughter had lived since last year .".split()

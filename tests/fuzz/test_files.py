@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from fast_r2d2_command_line.texts import read_texts
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
-from modeling_fast_r2d2.command_line.texts import read_texts
 from modeling_fast_r2d2.grammar_induction import read_treebank
 from modeling_fast_r2d2.text_files import read_record
 
@@ -48,7 +48,7 @@ def test_any_file_of_text_is_read_or_refused_by_name(drawn, tmp_path, name):
         drawn["files"] += 1
         (tmp_path / name).write_bytes(content)
         try:
-            assert all(isinstance(line, str) for line in read_texts([tmp_path / name], "text"))
+            assert all(isinstance(found.text, str) for found in read_texts([tmp_path / name], "text"))
         except ValueError as error:
             assert name in str(error)
 

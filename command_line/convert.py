@@ -7,9 +7,9 @@ Sentences and trees are written to standard output.
 """
 
 import argparse
+from pathlib import Path
 
-from .. import convert_original_checkpoint
-from .evaluate import add_gold_arguments, read_gold
+from .options import add_gold_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,13 +18,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     treebank = kinds.add_parser("treebank", help="print gold trees or their sentences, one per line")
     add_gold_arguments(treebank)
     treebank.add_argument("--to", choices=["sentences", "trees"], default="sentences", help="what to print")
-    convert_original_checkpoint.add_arguments(kinds.add_parser("weights", help="convert weights of the authors' code"))
+    weights = kinds.add_parser("weights", help="convert weights of the authors' code")
+    add = weights.add_argument
+    add("--config", type=Path, required=True, help="the original's config.json")
+    add("--weights", type=Path, nargs="+", required=True, help="one or more .bin, .pt or .safetensors files")
+    add("--output", type=Path, required=True, help="the checkpoint folder to write")
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.kind == "weights":
-        convert_original_checkpoint.run(options)
+        from modeling_fast_r2d2.convert_original_checkpoint import convert_files  # it takes seconds to import
+
+        convert_files(options.config, options.weights, options.output)
         return
+    from .scoring import read_gold
+
     for tree in read_gold(options):
         print(" ".join(tree.words) if options.to == "sentences" else tree.brackets())

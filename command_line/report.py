@@ -9,19 +9,13 @@ The options that read and compare trees are those of `fast-r2d2 evaluate`.
 import argparse
 from pathlib import Path
 
-from transformers.utils import logging
-
-from .. import bundled_checkpoint
-from ..grammar_induction.metrics import score_trees
-from ..parsing.tree_parser import METHODS
-from ..pictures import write_report
-from .evaluate import (
+from .options import (
+    DEFAULT_CHECKPOINT,
+    METHODS,
     add_comparison_arguments,
     add_gold_arguments,
-    read_gold,
-    read_predicted,
-    read_written,
-    system_trees,
+    add_threads_argument,
+    check_model_options,
 )
 
 
@@ -31,15 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_comparison_arguments(parser)
     add = parser.add_argument
     add("--predicted", type=Path, help="file of predicted trees, one per line; by default a model parses the sentences")
-    add("--checkpoint", default=bundled_checkpoint(), help="the model's folder, Hub name or bundled name")
-    add("--method", choices=list(METHODS), default="parser", help="where the model's trees come from")
+    add("--checkpoint", default=DEFAULT_CHECKPOINT, help="the model's folder, Hub name or bundled name")
+    add("--method", choices=METHODS, default="parser", help="where the model's trees come from")
     add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
     add("--output", type=Path, default=Path("report.html"), help="the file to write; default: report.html")
     add("--title", help="the title of the report; by default the names of the files")
+    add_threads_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
+    check_model_options([options.checkpoint], options.threads)
+    from transformers.utils import logging  # this and the library take seconds to import
+
+    from modeling_fast_r2d2.grammar_induction.metrics import score_trees
+    from modeling_fast_r2d2.pictures import write_report
+
+    from .scoring import read_gold, read_predicted, read_written, system_trees
+
     logging.disable_progress_bar()
     gold = read_gold(options)
     if options.predicted:

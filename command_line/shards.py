@@ -14,26 +14,29 @@ import numpy as np
 from safetensors.numpy import save
 from tqdm import tqdm
 
-from ..parsing.tree_parser import ParsedSentence, TreeParser
-from ..text_files import checksum, hold_folder, read_record, write_aside, write_text
-from .texts import read_texts
+from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence, TreeParser
+from modeling_fast_r2d2.text_files import checksum, hold_folder, read_record, write_aside, write_text
 
-LINES_PER_SHARD = 100_000
-SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "svg": "svg", "pretty": "txt"}
+from .formats import as_lines
+from .options import number_of_processes
+from .texts import Text, texts_to_parse
+
+SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "pretty": "txt"}
 # The options that decide the output. All shards in a folder have the same settings.
 SETTINGS = (
-    "checkpoint", "method", "words", "no_keep_words", "batch_tokens", "pieces", "format", "shard_lines",
-    "text_column", "vectors",
+    "checkpoint", "method", "text", "language", "words", "no_keep_words", "batch_tokens", "pieces", "format",
+    "shard_lines", "text_column", "vectors",
 )  # fmt: skip
 
 
 def parse_in_shards(
     options: argparse.Namespace,
-    load_parser: Callable[[argparse.Namespace, str], TreeParser],
-    parse_lines: Callable[[TreeParser, list[str], bool], list[ParsedSentence]],
-    write: Callable[[ParsedSentence], str],
+    load_parser: Callable[[argparse.Namespace, str | None], TreeParser],
+    parse_texts: Callable[[TreeParser, list[Text], argparse.Namespace], list[list[ParsedSentence]]],
 ) -> None:
-    """Write ``000000.txt``, ``000001.txt``, ... into the folder ``options.output``, one line per line of input.
+    """Write ``000000.txt``, ``000001.txt``, ... into the folder ``options.output``: a line per line of input, or with
+    ``--text`` a line per sentence.
 
     The processes take the shards in turn. A shard is finished when its manifest is there, ``000000.manifest.json`` and
     so on, with checksums of its lines and of its files. A later run parses a shard again if they do not agree, and says
@@ -42,30 +45,38 @@ def parse_in_shards(
     Args:
         options: those of ``fast-r2d2 parse``.
         load_parser: called with the options and the process's device, in a process that has a shard to parse.
-        parse_lines: called with the parser, the lines of a shard and ``options.words``.
-        write: turns a parsed sentence into a line.
+        parse_texts: called with the parser, the texts of a shard and the options.
 
     Raises:
         ValueError: if the folder has shards of other inputs or settings, or if another run is writing into it.
     """
-    from accelerate import PartialState  # only this function needs it
-
-    state = PartialState(cpu=options.device == "cpu", timeout=timedelta(days=1))  # they wait for the last one to end
-    with hold_folder(options.output):
+    process, processes, device = _place(options)
+    with hold_folder(options.output, is_alone=processes == 1):
         _claim(options.output, _settings(options))
         parser, written, skipped = None, 0, 0
-        shards = enumerate(_blocks(read_texts(options.file, options.text_column), options.shard_lines))
-        with tqdm(unit=" sentences", disable=not state.is_main_process, file=sys.stderr) as bar:
-            for number, lines in islice(shards, state.process_index, None, state.num_processes):
-                shard = Shard(options.output / f"{number:06}.{SUFFIXES[options.format]}", lines, options.vectors)
+        shards = enumerate(_blocks(texts_to_parse(options), options.shard_lines))
+        with tqdm(unit=" sentences", disable=process > 0, file=sys.stderr) as bar:
+            for number, texts in islice(shards, process, None, processes):
+                shard = Shard(options.output / f"{number:06}.{SUFFIXES[options.format]}", texts, options.vectors)
                 if shard.is_finished():
                     skipped += 1
                     continue
-                parser = parser or load_parser(options, str(state.device))
-                shard.write(parse_lines(parser, lines, options.words), write)
+                parser = parser or load_parser(options, device)
+                sentences = parse_texts(parser, texts, options)
+                shard.write(sentences, options.format, parser.model.config.hidden_size)
                 written += 1
-                bar.update(len(lines))
-        print(f"process {state.process_index}: {written} shards written, {skipped} existed already", file=sys.stderr)
+                bar.update(sum(map(len, sentences)))
+        print(f"process {process}: {written} shards written, {skipped} existed already", file=sys.stderr)
+
+
+def _place(options: argparse.Namespace) -> tuple[int, int, str | None]:
+    """The number of this process, the number of all, and this one's device; None leaves it to the parser."""
+    if number_of_processes() == 1:
+        return 0, 1, None
+    from accelerate import PartialState  # one process does without it
+
+    state = PartialState(cpu=options.device == "cpu", timeout=timedelta(days=1))  # they wait for the last one to end
+    return state.process_index, state.num_processes, str(state.device)
 
 
 class Shard:
@@ -73,12 +84,12 @@ class Shard:
 
     Args:
         target: the file of its trees; the others are beside it.
-        lines: its input.
+        texts: its input.
         with_vectors: whether it has a file of vectors.
     """
 
-    def __init__(self, target: Path, lines: list[str], with_vectors: bool):
-        self.target, self.lines = target, lines
+    def __init__(self, target: Path, texts: list[Text], with_vectors: bool):
+        self.target, self.texts = target, texts
         self.manifest = target.with_suffix(".manifest.json")
         self.vectors = target.with_suffix(".safetensors") if with_vectors else None
 
@@ -98,12 +109,14 @@ class Shard:
         print(f"{self.target} is parsed again: {problem}", file=sys.stderr)
         return False
 
-    def write(self, sentences: list[ParsedSentence], write: Callable[[ParsedSentence], str]) -> None:
-        """Write vectors, trees and, last, the manifest."""
+    def write(self, sentences: list[list[ParsedSentence]], form: str, hidden_size: int) -> None:
+        """Write vectors, trees and, last, the manifest. A blank text is an empty line, and its vector is 0."""
         if self.vectors:
-            content = save({"vectors": np.stack([np.asarray(sentence.vector) for sentence in sentences])})
+            blank = [np.zeros(hidden_size, dtype=np.float32)]
+            rows = (row for of_text in sentences for row in [np.asarray(found.vector) for found in of_text] or blank)
+            content = save({"vectors": np.stack(list(rows))})
             write_aside(self.vectors, lambda path: path.write_bytes(content))
-        write_text(self.target, "".join(write(sentence) + "\n" for sentence in sentences))
+        write_text(self.target, as_lines(self.texts, sentences, form))
         write_text(self.manifest, json.dumps(self._describe(), indent=2) + "\n")
         for leftover in self.target.parent.glob(f".{self.target.stem}.*"):  # left by a process that was killed
             leftover.unlink(missing_ok=True)
@@ -111,21 +124,22 @@ class Shard:
     def _describe(self) -> dict[str, Any]:
         """What the manifest holds: the input, and size and checksum of every file."""
         files = [self.target, *([self.vectors] if self.vectors else [])]
-        digest = hashlib.sha256("\n".join(self.lines).encode("utf-8")).hexdigest()
-        return {"input": {"lines": len(self.lines), "sha256": digest}} | {
+        digest = hashlib.sha256("\n".join(text.text for text in self.texts).encode("utf-8")).hexdigest()
+        return {"input": {"lines": len(self.texts), "sha256": digest}} | {
             path.name: {"bytes": path.stat().st_size, "sha256": checksum(path)} for path in files
         }
 
 
-def _blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    while block := list(islice(lines, size)):
+def _blocks(texts: Iterator[Text], size: int) -> Iterator[list[Text]]:
+    while block := list(islice(texts, size)):
         yield block
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Everything that decides the output: options, input files, and the content of a checkpoint in a folder."""
     files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in options.file]
-    parts = [path for path in Path(options.checkpoint).glob("*") if path.suffix in (".json", ".safetensors")]
+    folder = Path(find_checkpoint(options.checkpoint))
+    parts = [path for path in folder.glob("*") if path.suffix in (".json", ".safetensors")]
     digests = {path.name: checksum(path) for path in sorted(parts)}
     settings = {name: getattr(options, name) for name in SETTINGS}
     if digests:  # the same folder may have several paths

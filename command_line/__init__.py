@@ -1,10 +1,14 @@
-"""``fast-r2d2 parse | evaluate | report | convert``: a thin layer over the library, with one module per command."""
+"""``fast-r2d2 parse | evaluate | report | convert``: a thin layer over the library, with one module per command.
+
+The modules with options import nothing but the standard library, so that help and complaints appear at once. Each
+command imports the library when it runs. That is why this package lies beside the library, not in it.
+"""
 
 import argparse
 import os
 import sys
+from importlib.metadata import version
 
-from ..version import __version__
 from . import convert, evaluate, parse, report
 
 COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": convert}
@@ -14,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command. After bad input, or if a file cannot be read or written, it prints one line on standard error and
     exits with code 2."""
     parser = argparse.ArgumentParser(prog="fast-r2d2", description="Parse raw text, and evaluate trees.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('fast-r2d2')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, module in COMMANDS.items():
         summary = (module.__doc__ or "").split("\n")[0]

@@ -1,0 +1,55 @@
+"""Score trees against a treebank: trees from files, models and baselines, side by side.
+
+    fast-r2d2 evaluate gold.mrg --predicted mine.txt theirs.txt
+    fast-r2d2 evaluate gold.mrg --systems right parser chart minimum_risk --checkpoint seed1 seed2 seed3
+    fast-r2d2 evaluate ptb/wsj --split test --predicted mine.txt --output scores/
+
+A gold tree may span several lines. Predicted trees are one per line, over words or pieces, in the order of the gold
+trees.
+"""
+
+import argparse
+from pathlib import Path
+
+from .options import (
+    BASELINES,
+    DEFAULT_CHECKPOINT,
+    METHODS,
+    add_comparison_arguments,
+    add_gold_arguments,
+    add_threads_argument,
+    check_model_options,
+)
+
+SYSTEMS = (*BASELINES, *METHODS, "best_binary")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_gold_arguments(parser)
+    add_comparison_arguments(parser)
+    add = parser.add_argument
+    add("--predicted", type=Path, nargs="+", default=[], help="files of predicted trees")
+    add("--systems", nargs="+", choices=SYSTEMS, default=None, metavar="SYSTEM",
+        help=f"{', '.join(SYSTEMS)}; by default all but heuristic, or none with --predicted")  # fmt: skip
+    add("--checkpoint", nargs="+", default=[DEFAULT_CHECKPOINT],
+        help="the models' folders or Hub names; several, such as seeds, give mean and deviation")  # fmt: skip
+    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
+    add("--seeds", type=int, default=5, help="number of runs of the random baseline; default: %(default)s")
+    add("--output", type=Path, help="folder for results.json, results.md, results.csv and the trees of every system")
+    add("--markdown", action="store_true", help="print Markdown tables")
+    add_threads_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command."""
+    if options.seeds < 1:
+        raise ValueError(f"--seeds must be >= 1, got {options.seeds}")
+    check_model_options(options.checkpoint, options.threads)
+    if options.output:
+        (options.output / "trees").mkdir(parents=True, exist_ok=True)
+    if options.systems is None:
+        options.systems = [] if options.predicted else [name for name in SYSTEMS if name != "heuristic"]
+    from . import scoring  # the library, which takes seconds to import
+
+    scoring.run(options)

@@ -1,0 +1,46 @@
+"""How `fast-r2d2 parse` writes trees."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence
+
+    from .texts import Text
+
+
+def as_brackets(parsed: "ParsedSentence", source: dict[str, Any]) -> str:
+    """The tree in brackets."""
+    return parsed.tree.brackets(parsed.leaves)
+
+
+def as_json(parsed: "ParsedSentence", source: dict[str, Any]) -> str:
+    """A JSON object with leaves, brackets, spans and split scores, and the characters of leaves and constituents."""
+    row = source | {
+        "leaves": parsed.leaves,
+        "brackets": parsed.tree.brackets(parsed.leaves),
+        "spans": parsed.tree.spans,
+        "split_scores": [round(float(score), 4) for score in parsed.split_scores],
+        "leaf_offsets": parsed.offsets,
+        "span_offsets": parsed.span_offsets,
+    }
+    return json.dumps(row, ensure_ascii=False)
+
+
+def as_drawing(parsed: "ParsedSentence", source: dict[str, Any]) -> str:
+    """The drawing of the tree, then its brackets."""
+    return f"{parsed.draw()}\n\n{as_brackets(parsed, source)}\n"
+
+
+FORMATS = {"brackets": as_brackets, "jsonl": as_json, "pretty": as_drawing}
+
+
+def as_lines(texts: list["Text"], parsed: list[list["ParsedSentence"]], form: str) -> str:
+    """The sentences of texts in one of the formats, each with its line end; an empty line for a blank text."""
+    write = FORMATS[form]
+    rows = (
+        row
+        for text, sentences in zip(texts, parsed, strict=True)
+        for row in ([write(sentence, text.source) for sentence in sentences] or [""])
+    )
+    return "".join(f"{row}\n" for row in rows)

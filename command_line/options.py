@@ -1,0 +1,59 @@
+"""Options that several commands have, and the checks that need no library."""
+
+import argparse
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+DEFAULT_CHECKPOINT = "fast-r2d2-tiny"
+# The library's own names, written here once more, since importing the library takes seconds. A test compares them.
+METHODS = ("parser", "chart", "minimum_risk", "heuristic")
+BASELINES = ("left", "right", "balanced", "random")
+GRANULARITIES = ("words", "pieces")
+SPLITS = ("train", "validation", "test")
+
+
+def add_gold_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose gold trees and tell how to read them."""
+    add = parser.add_argument
+    add("gold", type=Path, nargs="+", help="files or folders of bracketed gold trees, plain or .gz")
+    add("--split", choices=SPLITS, help="the part to read of a folder of the Penn or the Chinese Treebank")
+    add("--keep_punctuation", action="store_true", help="remove only traces; by default punctuation is removed as well")
+    add("--lowercase", action="store_true", help="turn words into lower case before models see them")
+    add("--skip_bad", action="store_true", help="skip gold trees that cannot be read, with a warning for each")
+
+
+def add_comparison_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that tell how to compare trees."""
+    add = parser.add_argument
+    add("--granularity", choices=GRANULARITIES, default="words", help="compare trees over words or over pieces")
+    add("--as_written", action="store_true", help="let models see the punctuation, and remove it before scoring")
+    add("--max_length", type=int, help="score only sentences of at most this number of words")
+
+
+def add_threads_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--threads``."""
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads; by default one for a tiny model, else "
+        "one per core; OMP_NUM_THREADS is kept to")  # fmt: skip
+
+
+def check_model_options(checkpoints: list[str], threads: int | None) -> None:
+    """Refuse a checkpoint that cannot be there, and a number of threads below 1."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"--threads must be >= 1, got {threads}")
+    for name in checkpoints:
+        if not Path(name).is_dir() and (not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith(".")):
+            raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name or {DEFAULT_CHECKPOINT}")
+
+
+def require(library: str, extra: str, what: str) -> None:
+    """Raise a ValueError that names the extra to install if a library is missing."""
+    if find_spec(library) is None:
+        raise ValueError(f"{what} needs {library}: pip install 'fast-r2d2[{extra}]'")
+
+
+def number_of_processes() -> int:
+    """The number of processes that a launcher, such as `accelerate launch` or MPI, has started for this command."""
+    names = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+    return max((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default=1)

@@ -1,0 +1,145 @@
+"""The work of `fast-r2d2 evaluate`: trees from files, models and baselines are read, made and scored."""
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+from transformers import AutoTokenizer
+from transformers.utils import logging
+
+from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.decoding import METHODS
+from modeling_fast_r2d2.grammar_induction import (
+    LabelledTree,
+    TreebankPreprocessing,
+    align,
+    read_predicted_trees,
+    read_treebank,
+    score_trees,
+)
+from modeling_fast_r2d2.grammar_induction.comparison import (
+    Result,
+    as_markdown,
+    as_text,
+    lengths,
+    overview,
+    write_results,
+)
+from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, best_binary_trees, model_trees, over_pieces
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.text_files import write_text
+
+from .threads import use_threads
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compare as the options say, which are checked already."""
+    logging.disable_progress_bar()
+    gold, written = read_gold(options), read_written(options)
+    predictions = [
+        (name, [read_predicted(path, gold)]) for name, path in _names(options.predicted, options.systems).items()
+    ]
+    predictions += [(name, system_trees(name, gold, written, options)) for name in options.systems]
+    results = [
+        Result(name, [score_trees(trees, gold, options.granularity, options.max_length) for trees in runs])
+        for name, runs in predictions
+    ]
+    show = as_markdown if options.markdown else as_text
+    print(f"{show(overview(results))}\n\n{show(lengths(results))}")
+    if options.output:
+        settings = {name: _as_json(value) for name, value in vars(options).items() if name != "run"}
+        write_results(results, options.output, settings)
+        _write_trees(predictions, options.output / "trees")
+
+
+def read_written(options: argparse.Namespace) -> list[LabelledTree] | None:
+    """The gold trees with their punctuation, or None if models do not see it."""
+    if not options.as_written:
+        return None
+    if options.keep_punctuation:
+        raise ValueError("--as_written removes punctuation before scoring, --keep_punctuation keeps it; give one")
+    preprocessing = TreebankPreprocessing(keep_punctuation=True, lowercase=options.lowercase)
+    return read_treebank(options.gold, preprocessing, options.split, options.skip_bad)
+
+
+def read_gold(options: argparse.Namespace) -> list[LabelledTree]:
+    """The gold trees that the options name."""
+    preprocessing = TreebankPreprocessing(options.keep_punctuation, options.lowercase)
+    return read_treebank(options.gold, preprocessing, options.split, options.skip_bad)
+
+
+def system_trees(
+    name: str, gold: list[LabelledTree], written: list[LabelledTree] | None, options: argparse.Namespace
+) -> list[list[LabelledTree]]:
+    """The trees of every run of a system. A run is a checkpoint of a model, or a seed of the random baseline.
+
+    Args:
+        written: the gold trees with punctuation, as from `read_written`.
+    """
+    if name in METHODS:
+        return [_trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
+    sentences = gold
+    if options.granularity == "pieces":
+        sentences = over_pieces(
+            gold, AutoTokenizer.from_pretrained(find_checkpoint(options.checkpoint[0], is_model=False))
+        )
+    if name == "best_binary":
+        return [best_binary_trees(sentences)]
+    return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]
+
+
+def _trees_by(
+    checkpoint: str,
+    method: str,
+    gold: list[LabelledTree],
+    written: list[LabelledTree] | None,
+    options: argparse.Namespace,
+) -> list[LabelledTree]:
+    parser = TreeParser.from_pretrained(
+        checkpoint, method, pieces=options.granularity == "pieces", keep_words=not options.no_keep_words
+    )
+    use_threads(options.threads, parser.model)
+    with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1) as bar:
+        return model_trees(parser, gold, progress=bar.update, written=written)
+
+
+def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:
+    """Read a file of predicted trees. Where the file alone does not tell whether its brackets begin with labels, the
+    gold words decide."""
+    trees = read_predicted_trees(path)
+    try:
+        align(trees, gold)
+    except ValueError as error:
+        for has_labels in (True, False):
+            with contextlib.suppress(ValueError):
+                trees = read_predicted_trees(path, has_labels)
+                align(trees, gold)
+                return trees
+        raise error
+    return trees
+
+
+def _names(paths: list[Path], systems: list[str]) -> dict[str, Path]:
+    """The files under their names, or under their paths if another file or system has the same name."""
+    names = [path.name for path in paths] + systems
+    return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
+
+
+def _as_json(value: Any) -> Any:
+    """The value of an option as JSON can store it."""
+    if isinstance(value, list):
+        return [_as_json(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write_trees(predictions: list[tuple[str, list[list[LabelledTree]]]], folder: Path) -> None:
+    """Write one file per run. Files of earlier calls are deleted."""
+    for leftover in folder.glob("*.txt"):
+        leftover.unlink()
+    for name, runs in predictions:
+        for number, trees in enumerate(runs):
+            suffix = f"-{number}" if len(runs) > 1 else ""
+            file = f"{name.removesuffix('.gz').removesuffix('.txt')}{suffix}.txt".replace("/", "_")
+            write_text(folder / file, "".join(tree.brackets() + "\n" for tree in trees))

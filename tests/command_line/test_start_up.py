@@ -1,0 +1,102 @@
+"""Help and complaints appear at once: they need no torch. Threads are as many as a model is worth."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import fast_r2d2_command_line.options as written_twice
+from fast_r2d2_command_line import main, shards
+from fast_r2d2_command_line.threads import use_threads
+from modeling_fast_r2d2.decoding import METHODS
+from modeling_fast_r2d2.grammar_induction.alignment import GRANULARITIES
+from modeling_fast_r2d2.grammar_induction.systems import BASELINES
+from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
+
+LIGHT = """
+import json, sys
+from fast_r2d2_command_line import main
+try:
+    main(json.loads(sys.argv[1]))
+except SystemExit:
+    pass
+heavy = {"numpy", "torch", "transformers", "nltk", "tqdm", "spacy", "huggingface_hub", "modeling_fast_r2d2"}
+print(sorted(heavy & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--help"], ["--version"], ["parse", "--help"], ["evaluate", "--help"], ["report", "--help"], ["convert", "--help"],
+    ["convert", "weights", "--help"], ["parse"], ["parse", "--file", "nowhere.txt"], ["parse", "a", "--threads", "0"],
+    ["parse", "a", "--checkpoint", "runs/nowhere/model"], ["evaluate", "gold", "--checkpoint", "/nowhere"],
+])  # fmt: skip
+def test_nothing_heavy_is_imported_before_it_is_needed(arguments):
+    result = subprocess.run([sys.executable, "-c", LIGHT, json.dumps(arguments)], capture_output=True, text=True)
+    assert result.returncode == 0 and result.stdout.splitlines()[-1] == "[]", result.stdout + result.stderr
+
+
+def test_the_options_offer_what_the_library_has():
+    assert list(METHODS) == list(written_twice.METHODS) and BASELINES == written_twice.BASELINES
+    assert GRANULARITIES == written_twice.GRANULARITIES and list(PTB_SECTIONS) == list(written_twice.SPLITS)
+
+
+def complaint(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit):
+        main([*arguments])
+    return capsys.readouterr().err
+
+
+def test_a_missing_library_is_named_with_its_extra(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(written_twice, "find_spec", lambda name: None)
+    assert "--text needs spacy: pip install 'fast-r2d2[spacy]'" in complaint(capsys, "parse", "--text", "A dog.")
+    (tmp_path / "a.txt").write_text("a b c\n")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    error = complaint(capsys, "parse", "--file", str(tmp_path / "a.txt"), "--output", str(tmp_path / "trees"))
+    assert "parsing with several processes needs accelerate: pip install 'fast-r2d2[train]'" in error
+
+
+def test_one_process_parses_shards_without_accelerate(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "accelerate", None)  # importing it fails
+    (tmp_path / "a.txt").write_text("a b c\n\nthe cat sat\n")
+    main(["parse", "--file", str(tmp_path / "a.txt"), "--output", str(tmp_path / "trees")])
+    assert len((tmp_path / "trees" / "000000.txt").read_text().splitlines()) == 3
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ImportError):
+        shards._place(None)
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_tiny_model_takes_one_thread_unless_told_otherwise(threads, model, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for given, environment, expected in ((None, None, 1), (3, None, 3), (None, "2", 2), (1, "2", 1)):
+        torch.set_num_threads(2)
+        if environment:
+            monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", environment)
+        use_threads(given, model)
+        assert torch.get_num_threads() == expected
+
+
+def test_a_larger_model_keeps_the_threads_of_torch(threads, model, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(type(model), "num_parameters", lambda self: 9_600_000)
+    torch.set_num_threads(2)
+    use_threads(None, model)
+    assert torch.get_num_threads() == 2
+
+
+def test_importing_the_library_brings_nothing_beyond_torch_and_a_transformers_model():
+    code = "import sys, {}; print(*sorted(name.split('.')[0] for name in sys.modules))"
+    ours, theirs = (
+        set(subprocess.run([sys.executable, "-c", code.format(what)], capture_output=True, text=True).stdout.split())
+        for what in ("modeling_fast_r2d2", "torch, transformers.models.bert.modeling_bert")
+    )
+    assert "transformers" in theirs and ours - theirs == {"modeling_fast_r2d2"}
