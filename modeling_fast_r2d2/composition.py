@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from .children import Children, FromVectors
 from .composition_layer import CompositionLayer
 from .configuration_fast_r2d2 import FastR2D2Config
-from .cpu_linear import is_plain, is_watched, linear
+from .cpu_linear import is_plain, is_watched
 from .fused import fused_kernels
 from .level_graphs import LevelGraphs
 
@@ -23,7 +23,8 @@ class CompositionStack(nn.Module):
 
     def prepare(self, tasks: Tensor) -> "SharedInputs":
         """The inputs that are the same on every level. ``tasks``: ``(num_tasks, hidden_size)``."""
-        projected = linear(tasks, self.layers[0].query_key_value.weight)
+        first = self.layers[0]
+        projected = first.project(tasks) if first.has_weight else tasks.new_zeros(len(tasks), 3 * tasks.shape[1])
         return SharedInputs(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
 
     def forward(self, shared: "SharedInputs", children: Tensor, projected: Tensor | None = None) -> Tensor:

@@ -50,11 +50,20 @@ class CompositionLayer(GradientCheckpointingLayer):
         """The linear layers, or adapters in their places."""
         return self.query_key_value, self.attention_output, self.intermediate, self.output
 
+    @property
+    def has_weight(self) -> bool:
+        """Whether the projection's matrix can be read. torch's quantised linear layers hide it."""
+        return isinstance(getattr(self.query_key_value, "weight", None), Tensor)
+
     def role_bias(self, num_tasks: int) -> Tensor:
         """``(tokens, 3 * hidden_size)``: a role that is added to the input of a projection, as a bias after it. So one
-        product serves queries, keys and values, of which the last have no role."""
-        weight, bias, roles = self.query_key_value.weight, self.query_key_value.bias, self._roles(num_tasks)
+        product serves queries, keys and values, of which the last have no role. It is 0, and not used, without
+        ``has_weight``."""
+        roles = self._roles(num_tasks)
         size = roles.shape[1]
+        if not self.has_weight:
+            return roles.new_zeros(len(roles), 3 * size)
+        weight, bias = self.query_key_value.weight, self.query_key_value.bias
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
 
     def _roles(self, num_tasks: int) -> Tensor:

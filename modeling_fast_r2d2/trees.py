@@ -77,6 +77,17 @@ class BinaryTree:
         """
         return cls(_spans_by_order(order))
 
+    @classmethod
+    def from_split_scores(cls, scores: Sequence[float], word_ids: Sequence[int] | None = None) -> "BinaryTree":
+        """The tree in which every span splits at its highest score, as a model does it (paper, Section 3.1).
+
+        Args:
+            scores: one per split point, of a sentence without padding. Of equal scores the right one splits first.
+            word_ids: the word number of each leaf; split points within a word come after all others.
+        """
+        word_ids = range(len(scores) + 1) if word_ids is None else word_ids
+        return cls.from_order([(word_ids[k] == word_ids[k + 1], -score, -k) for k, score in enumerate(scores)])
+
     @property
     def num_leaves(self) -> int:
         return len(self.spans) + 1

@@ -20,6 +20,7 @@ PRINTED = {
     "README.md": "(0, 6) The old man bought a new car (64,)",
     "index.md": "┌───┴───┐",
     "parsing.md": "\n((((The (old bridge)) ,) ",
+    "export.md": "((The (old man)) (bought (a (new car))))\ntorch.Size([1, 3, 2])",
     "vectors.md": "[[0, 3], [1, 3], [2, 3], [-1, -1]]",
     "fine_tuning.md": "'score'",
     "evaluation.md": "'sentence_f1': 100.0",
