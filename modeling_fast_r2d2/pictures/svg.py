@@ -16,12 +16,14 @@ MARKS = {
 UNMARKED = ("currentColor", 'stroke-width="1.5"')
 BAR_COLOUR = "#0072B2"
 FORBIDDEN_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+FONT_FAMILY = 'font-family="system-ui, sans-serif" text-anchor="middle" fill="currentColor"'
 
 # All in pixels.
 FONT, LABEL_FONT, GAP = 14, 12, 12  # font sizes of words and labels; space between two texts
 LEVEL, PLAIN_LEVEL = 38, 24  # from a node down to its highest child, with and without labels
 HALF_WORD, HALF_LABEL, TO_BAR = 11, 8, 16  # from the middle of a text to the ends of its lines
 MARGIN, BAR_AREA, BAR_WIDTH = 10, 44, 8
+SMALLEST = 0.6  # of the size above; words of 8 pixels can still be read
 
 
 def draw_tree(
@@ -33,6 +35,8 @@ def draw_tree(
     title: str = "",
 ) -> str:
     """Draw a tree of any arity as a stand-alone SVG. The words stand in a row, with the constituents above them.
+
+    The picture shrinks with the page, to six tenths of its size at least; on narrower pages it scrolls.
 
     Args:
         words: the leaves, at least one.
@@ -99,9 +103,8 @@ class Drawing:
         top, bottom = min(self.rows) - HALF_WORD - MARGIN, HALF_WORD + MARGIN
         bars = self.bars(scores, bottom) if scores else ()
         bottom += BAR_AREA + MARGIN if scores else 0
-        width, height = number(self.edges[-1]), bottom - top
-        size = f'width="{width}" height="{height}" viewBox="0 {top} {width} {height}"'
-        font = f'font-family="system-ui, sans-serif" font-size="{FONT}" text-anchor="middle" fill="currentColor"'
+        size = picture_size(self.edges[-1], top, bottom)
+        font = f'font-size="{FONT}" {FONT_FAMILY}'
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {font}>',
             f"<title>{as_xml(visible(title or ' '.join(self.words)))}</title>",
@@ -155,6 +158,13 @@ class Drawing:
             yield f'<rect {corner} width="{BAR_WIDTH}" height="{number(height * BAR_AREA)}">'
             yield f"<title>{as_xml(between)}</title></rect>"
         yield f'</g><path d="M0 {number(base)}H{number(self.edges[-1])}" stroke="currentColor" opacity=".5"/>'
+
+
+def picture_size(width: float, top: int, bottom: int) -> str:
+    """The attributes of a picture that is as wide as the page at most. If it would become too small to read, it scrolls
+    in its frame instead."""
+    style = f"width:{number(width)}px;max-width:100%;min-width:{number(SMALLEST * width)}px;height:auto"
+    return f'viewBox="0 {top} {number(width)} {bottom - top}" style="{style}"'
 
 
 def visible(word: str) -> str:

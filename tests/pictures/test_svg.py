@@ -51,7 +51,7 @@ class Picture:
 
     def __init__(self, svg: str | ElementTree.Element):
         self.svg = ElementTree.fromstring(svg) if isinstance(svg, str) else svg
-        self.width, self.height = float(self.svg.get("width")), float(self.svg.get("height"))
+        _, _, self.width, self.height = map(float, self.svg.get("viewBox").split())
         self.words = [(int(text.get("x")), int(text.get("y"))) for text in self.svg.findall(f"{SVG}text")]
         groups = [group for group in self.svg.iter(f"{SVG}g") if "data-span" in group.attrib]
         self.nodes = {tuple(map(int, group.get("data-span").split())): group for group in groups}
@@ -152,6 +152,14 @@ def test_texts_neither_overlap_nor_leave_the_picture(tree):
     assert (left, width, height) == (0, picture.width, picture.height)
     for row, begin, end in picture.texts():
         assert 0 <= begin and end <= width and top + 12 < row < top + height - 4
+
+
+def test_a_picture_shrinks_with_the_page_but_stays_legible():
+    picture = Picture(draw_tree(["the", "old", "man"], []))
+    assert picture.svg.get("width") is None and picture.svg.get("height") is None
+    style = dict(rule.split(":") for rule in picture.svg.get("style").split(";"))
+    assert style["width"] == f"{picture.width:.0f}px" and (style["max-width"], style["height"]) == ("100%", "auto")
+    assert float(style["min-width"].removesuffix("px")) == pytest.approx(0.6 * picture.width, abs=1)
 
 
 @given(data=st.data(), words=st.lists(st.sampled_from(["a", "longer"]), min_size=1, max_size=8))

@@ -1,0 +1,113 @@
+"""What the app shows: sentences, trees, the chart, and the nearest constituents. Nothing here knows Gradio."""
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer
+
+from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
+from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
+from modeling_fast_r2d2.parsing.running_text import split_texts
+from modeling_fast_r2d2.pictures import draw_chart
+from modeling_fast_r2d2.reading import pad_batch, raise_at_bounds
+
+METHODS = {"parser": "Parser", "chart": "Chart", "minimum_risk": "Minimum risk"}
+FORMATS = ("brackets", "JSON", "SVG")
+LONGEST = 60  # words; the chart of a longer sentence is wider than anyone scrolls
+FRAME = "overflow-x:auto;max-width:100%"
+
+Words = list[str]
+
+
+@cache
+def parsers() -> dict[str, TreeParser]:
+    """A parser for each method; they share one model."""
+    checkpoint = os.environ.get("FAST_R2D2_CHECKPOINT") or bundled_checkpoint()
+    model = FastR2D2Model.from_pretrained(checkpoint).eval()
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    return {method: TreeParser(model, tokenizer, method) for method in METHODS}
+
+
+def sentences_of(text: str) -> list[Words]:
+    """The words of each sentence of a text; a long sentence is cut."""
+    return [words[:LONGEST] for words, _ in split_texts([text])[0]]
+
+
+def parse(words: Words) -> dict:
+    """The sentence as each method parses it."""
+    return {method: parser([words], is_split_into_words=True)[0] for method, parser in parsers().items()}
+
+
+def trees_view(words: Words) -> str:
+    """The trees of all methods side by side, as HTML. Trees that equal the parser's are said to."""
+    parsed, figures = parse(words), []
+    for method, name in METHODS.items():
+        is_same = method != "parser" and parsed[method].tree == parsed["parser"].tree
+        caption = f"{name}{' (the same tree)' * is_same}"
+        picture = parsed[method]._repr_svg_()
+        figures.append(f'<figure style="margin:0;{FRAME}"><figcaption>{caption}</figcaption>{picture}</figure>')
+    note = "Bars are the parser's split scores: its tree splits each span at the highest bar."
+    return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em">{"".join(figures)}</div><p>{note}</p>'
+
+
+def chart_view(words: Words) -> str:
+    """The chart with its probabilities, as HTML."""
+    chart = chart_probabilities(parsers()["chart"], words, is_split_into_words=True)
+    note = "Each cell is a span of words; its number is the probability, in per cent, that it is a constituent."
+    return f'<div style="{FRAME}">{draw_chart(chart.words, chart.probabilities)}</div><p>{note}</p>'
+
+
+def copy_view(words: Words, method: str, form: str) -> str:
+    """The tree of one method as text to copy."""
+    parsed = parse(words)[method]
+    if form == "SVG":
+        return parsed._repr_svg_()
+    brackets = parsed.tree.brackets(parsed.leaves)
+    if form == "brackets":
+        return brackets
+    scores = [round(float(score), 4) for score in parsed.split_scores]
+    row = {"leaves": parsed.leaves, "brackets": brackets, "spans": parsed.tree.spans, "split_scores": scores}
+    return json.dumps(row, ensure_ascii=False)
+
+
+def constituents(words: Words) -> list[tuple[str, np.ndarray]]:
+    """The constituents of the parser's tree, or the only word; the widest first. Vectors have length 1."""
+    parser = parsers()["parser"]
+    [read] = parser.read([words], is_split_into_words=True)
+    with torch.no_grad():
+        batch = raise_at_bounds(parser.model, pad_batch([read]), parser.bounds_bonus)
+        output = parser.model(**batch, encoding="forced")
+    if not read.word_split_points:
+        return [(" ".join(read.words), _normalised(output.pooler_output[0]))]
+    vectors = output.last_hidden_state[0, len(read.input_ids) :]  # by split points between pieces
+    found = zip(read.word_tree(output.spans[0]).spans, vectors[read.word_split_points], strict=True)
+    widest_first = sorted(found, key=lambda pair: pair[0][0] - pair[0][1])
+    return [(" ".join(read.words[i : j + 1]), _normalised(vector)) for (i, j), vector in widest_first]
+
+
+def _normalised(vector: torch.Tensor) -> np.ndarray:
+    return torch.nn.functional.normalize(vector, dim=0).numpy()
+
+
+@cache
+def corpus() -> tuple[list[tuple[str, str]], np.ndarray]:
+    """The constituents of the corpus, each with its sentence, and their vectors ``(constituents, hidden_size)``."""
+    lines = (Path(__file__).parent / "corpus.txt").read_text(encoding="utf-8").splitlines()
+    rows = {
+        (text, line): vector for line in lines for words in sentences_of(line) for text, vector in constituents(words)
+    }
+    return list(rows), np.stack(list(rows.values()))
+
+
+def nearest_view(words: Words, chosen: str, count: int = 10) -> list[list[str]]:
+    """The constituents of the corpus whose vectors have the highest cosine with the chosen one: a row for each."""
+    vector = dict(constituents(words)).get(chosen)
+    if vector is None:
+        return []
+    texts, vectors = corpus()
+    cosines = vectors @ vector
+    return [[f"{cosines[row]:.3f}", *texts[row]] for row in np.argsort(-cosines)[:count]]

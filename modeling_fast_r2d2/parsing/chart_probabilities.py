@@ -1,0 +1,63 @@
+"""How sure a model is of its constituents: their probabilities in the chart."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..embedding import evaluation
+from ..modeling_fast_r2d2 import FastR2D2Model
+from ..objectives import expected_counts
+from ..reading import ReadSentence, pad_batch, raise_at_bounds
+from ..trees import Span
+from .tree_parser import TreeParser
+
+
+class ChartProbabilities(NamedTuple):
+    """The chart of a sentence.
+
+    Attributes:
+        words: the words, without the punctuation that the model does not see.
+        probabilities: for each span of two or more words that the pruned chart has, the probability that a tree drawn
+            from the chart has it as a constituent. The whole sentence has 1.
+    """
+
+    words: list[str]
+    probabilities: dict[Span, float]
+
+
+def chart_probabilities(
+    parser: TreeParser, sentence: str | Sequence[str], is_split_into_words: bool = False
+) -> ChartProbabilities:
+    """The probabilities of the constituents of a sentence (paper, Section 2.1).
+
+    Args:
+        parser: a parser whose model has an encoder; its method does not matter.
+        sentence: a text, or a list of words if ``is_split_into_words``.
+
+    Raises:
+        ValueError: if the model has no encoder.
+    """
+    model: Any = parser.model.base_model
+    if not isinstance(model, FastR2D2Model):
+        raise ValueError(f"{type(parser.model).__name__} has no encoder; load a FastR2D2Model")
+    [read] = parser.read([sentence], is_split_into_words)  # type: ignore[list-item]  # a text or words, as it says
+    batch = {name: tensor.to(model.device) for name, tensor in pad_batch([read], parser.keep_words).items()}
+    with evaluation(model):
+        inputs: dict[str, Any] = raise_at_bounds(model, batch, parser.bounds_bonus)
+        embedded = model.read_batch(**inputs)
+        chart, encoded = model.encode_batch(embedded, "chart", reachable_only=True)
+        probabilities = expected_counts(chart, encoded).sum(1).tolist()
+    return ChartProbabilities(read.words, _over_words(read, chart.spans[chart.num_tokens :].tolist(), probabilities))
+
+
+def _over_words(read: ReadSentence, spans: list[list[int]], probabilities: list[float]) -> dict[Span, float]:
+    """The spans of whole words."""
+    word_ids = read.word_ids
+    last_pieces = {*read.word_split_points, len(word_ids) - 1}
+    return {
+        (word_ids[i], word_ids[j]): probability
+        for (i, j), probability in zip(spans, probabilities, strict=True)
+        if word_ids[i] < word_ids[j] and j in last_pieces and (i == 0 or i - 1 in last_pieces)
+    }
+
+
+__all__ = ["ChartProbabilities", "chart_probabilities"]
