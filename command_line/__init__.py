@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def bound_onednn_memory() -> None:
-    """Let oneDNN keep what it sets up for 128 shapes of products instead of 1,024, about 0.1 MiB each.
+    """Let oneDNN keep what it sets up for 64 shapes of products instead of 1,024, about 0.1 MiB each.
 
     Almost every batch has new shapes, so that older ones are rarely seen again. oneDNN reads this at its first use.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")

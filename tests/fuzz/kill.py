@@ -7,6 +7,7 @@ Moments are drawn over the time of a whole run, so that they fall into reading, 
 
 import argparse
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from safetensors.torch import load_file
 SCRIPT = Path(__file__).parents[2] / "examples" / "pretrain.py"
 WORDS = "the a old new man woman cat house walks sees buys sleeps in on under quickly often and".split()
 OPTIONS = [
-    "--use_cpu", "--report_to", "none", "--size", "tiny", "--vocab_size", "60", "--max_steps", "40",
+    "--use_cpu", "--report_to", "none", "--size", "tiny", "--vocab_size", "60", "--max_steps", "30",
     "--per_device_train_batch_tokens", "400", "--eval_steps", "9", "--save_steps", "4",
 ]  # fmt: skip
 
@@ -37,17 +38,30 @@ def main() -> None:
         (folder / "corpus.txt").write_text("\n".join(lines) + "\n")
         began = time.monotonic()
         assert start(folder, "whole").wait() == 0
-        seconds = time.monotonic() - began
+        seconds, expected = time.monotonic() - began, weights(folder / "whole")
         for number in range(options.kills):
-            run = start(folder, "killed")
             moment = chance.uniform(0, seconds)
-            state = kill_after(run, moment)
-            print(f"kill {number + 1}, after {moment:.1f} of {seconds:.1f} s: {state}", flush=True)
+            has_ended = kill_after(start(folder, "killed"), moment)
+            print(
+                f"{number + 1}: after {moment:.1f} of {seconds:.1f} s {'ended' if has_ended else 'killed'}", flush=True
+            )
+            if has_ended:
+                compare(folder / "killed", expected)
         assert start(folder, "killed").wait() == 0
-        whole, killed = (load_file(folder / run / "model" / "model.safetensors") for run in ("whole", "killed"))
-    different = [name for name in whole if not torch.equal(whole[name], killed[name])]
-    print(f"weights that differ: {different or 'none'}")
-    sys.exit(1 if different else 0)
+        compare(folder / "killed", expected)
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def compare(run: Path, expected: dict[str, torch.Tensor]) -> None:
+    """End with an error if the weights of a finished run are others; else remove it, so that the next one is new."""
+    found = weights(run)
+    if different := [name for name in expected if not torch.equal(found[name], expected[name])]:
+        sys.exit(f"weights that differ: {', '.join(different)}")
+    print("the weights are the same", flush=True)
+    shutil.rmtree(run)
 
 
 def start(folder: Path, name: str) -> subprocess.Popen:
@@ -56,15 +70,16 @@ def start(folder: Path, name: str) -> subprocess.Popen:
     return subprocess.Popen([*command, "--output_dir", folder / name, *OPTIONS], stdout=log, stderr=log)
 
 
-def kill_after(run: subprocess.Popen, seconds: float) -> str:
+def kill_after(run: subprocess.Popen, seconds: float) -> bool:
+    """Whether the run ended before."""
     try:
         code = run.wait(seconds)
     except subprocess.TimeoutExpired:
         run.send_signal(signal.SIGKILL)
         run.wait()
-        return "killed"
+        return False
     assert code == 0, f"exit code {code}"
-    return "had ended"
+    return True
 
 
 if __name__ == "__main__":
