@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from datasets import Dataset, IterableDataset
 from datasets.fingerprint import Hasher
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -46,8 +47,12 @@ class UnitCounts:
 
     @classmethod
     def load(cls, folder: Path) -> "UnitCounts | None":
-        """Read the file of `save`; None if there is none."""
-        return cls(**load_file(folder / COUNTS_FILE)) if (folder / COUNTS_FILE).exists() else None
+        """Read the file of `save`; None if there is none. Raises ValueError if it is damaged."""
+        path = folder / COUNTS_FILE
+        try:
+            return cls(**load_file(path)) if path.exists() else None
+        except (SafetensorError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}); delete it, and the text is counted again") from error
 
 
 class CountTeacher:

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-STALL = 120  # seconds after which pytest prints where a test hangs
+STALL = 1800  # seconds after which pytest prints where a test of many examples is, which then hangs
 
 
 def main() -> None:

@@ -147,6 +147,13 @@ def test_a_damaged_record_of_settings_is_named(tmp_path, tokenizer, content):
         check_run_folder(tmp_path, {"seed": 0})
 
 
+def test_a_damaged_tokenizer_of_a_run_is_named(tmp_path, tokenizer):
+    make_run_folder(tmp_path, {"seed": 0}, tokenizer)
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text("[]")
+    with pytest.raises(ValueError, match="tokenizer.json is damaged"):
+        read_tokenizer(tmp_path)
+
+
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match="exists and is no run's folder"):

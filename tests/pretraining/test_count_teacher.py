@@ -101,3 +101,9 @@ def test_counts_are_read_as_they_were_saved(tmp_path):
     found = UnitCounts.load(tmp_path)
     assert all(map(np.array_equal, vars(found).values(), vars(counts).values()))
     assert [path.name for path in tmp_path.iterdir()] == ["unit_counts.safetensors"]
+
+
+def test_damaged_counts_are_named(tmp_path):
+    (tmp_path / "unit_counts.safetensors").write_bytes(b"x" * 100)
+    with pytest.raises(ValueError, match="unit_counts.safetensors is damaged .* the text is counted again"):
+        UnitCounts.load(tmp_path)
