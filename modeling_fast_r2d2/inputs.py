@@ -188,6 +188,14 @@ def read_split_scores(split_scores: Tensor, sentences: Sentences) -> Tensor:
     return scores
 
 
+def check_finite_scores(split_scores: Tensor, sentences: Sentences) -> None:
+    """Raise ValueError naming the row for infinite scores at split points: under them trees have no likelihood."""
+    is_infinite = split_scores.detach().cpu().isinf() & sentences.is_token[:, 1:]
+    refuse_rows(
+        is_infinite.any(1), "infinite split_scores", "the tree loss needs finite ones, such as 1e4 for infinity"
+    )
+
+
 def check_tree_labels(labels: Tensor, sentences: Sentences) -> None:
     """Raise ValueError unless labels are ``(batch, seq_len - 1, 2)`` long, each a span of the sentence around its split
     point, or -1."""

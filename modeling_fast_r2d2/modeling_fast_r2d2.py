@@ -24,6 +24,7 @@ from .inputs import (
     EmbeddedBatch,
     check_decoding,
     check_encoding,
+    check_finite_scores,
     check_tree_labels,
     read_split_scores,
     refuse_rows,
@@ -375,6 +376,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         batch = self.model.read_batch(
             input_ids, attention_mask, atom_spans, None, split_scores, output_hidden_states=output_hidden_states
         )
+        if split_scores is not None and self.config.tree_loss_weight:
+            check_finite_scores(split_scores, batch.sentences)
         for scores in filter(torch.is_tensor, (chart_scores, choice_scores)):
             read_split_scores(scores, batch.sentences)
         chart_scores = self._chart_scores(batch, chart_scores, chart_rows)

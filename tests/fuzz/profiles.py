@@ -24,4 +24,4 @@ def examples(quick: int, long: int) -> settings:
 
 
 profile = examples(quick=20, long=150)
-often = examples(quick=40, long=1500)  # of what is quick
+often = examples(quick=40, long=3000)  # of what is quick
