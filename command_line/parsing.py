@@ -4,7 +4,6 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 import torch
@@ -12,7 +11,7 @@ from tqdm import tqdm
 from transformers.utils import logging
 
 from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence, TreeParser
-from modeling_fast_r2d2.text_files import write_text
+from modeling_fast_r2d2.text_files import chunks, write_text
 
 from .formats import as_lines
 from .shards import parse_in_shards
@@ -62,7 +61,7 @@ def stream(options: argparse.Namespace) -> None:
     parser = load_parser(options)
     start, count = time.perf_counter(), 0
     with tqdm(unit=" sentences", delay=2, file=sys.stderr) as bar:
-        for chunk in chunks(texts_to_parse(options)):
+        for chunk in chunks(texts_to_parse(options), FIRST_CHUNK, LARGEST_CHUNK):
             parsed = parse_texts(parser, chunk, options)
             sys.stdout.write(as_lines(chunk, parsed, options.format))
             sys.stdout.flush()
@@ -98,8 +97,8 @@ def write_pictures(options: argparse.Namespace) -> None:
         ValueError: if there are several sentences, and no folder.
     """
     parser = load_parser(options)
-    texts = texts_to_parse(options)
-    parsed = (found for chunk in chunks(texts) for found in chain(*parse_texts(parser, chunk, options)))
+    texts = chunks(texts_to_parse(options), FIRST_CHUNK, LARGEST_CHUNK)
+    parsed = (found for chunk in texts for found in chain(*parse_texts(parser, chunk, options)))
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         for number, sentence in enumerate(parsed):
@@ -109,11 +108,3 @@ def write_pictures(options: argparse.Namespace) -> None:
     if len(pictures) > 1:
         raise ValueError("an SVG file has one picture, and there are several sentences; --output names a folder")
     sys.stdout.write("".join(f"{picture}\n" for picture in pictures))
-
-
-def chunks(texts: Iterable[Text]) -> Iterator[list[Text]]:
-    """Lists of texts. The first lists are short, so that the first trees appear soon."""
-    remaining, size = iter(texts), FIRST_CHUNK
-    while chunk := list(islice(remaining, size)):
-        yield chunk
-        size = min(4 * size, LARGEST_CHUNK)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from modeling_fast_r2d2.text_files import decode_lines, read_lines
+from modeling_fast_r2d2.words import checked_sentences
 
 LONGEST_PARAGRAPH = 10_000  # lines; a longer one is cut, since it has to fit into memory
 
@@ -38,7 +39,7 @@ def texts_to_parse(options: argparse.Namespace) -> Iterator[Text]:
         raw = decode_lines(sys.stdin.buffer, "standard input", keep_ends=True)
         yield from paragraphs(raw) if options.text else map(line, raw)
     else:
-        yield from map(Text if options.text else line, options.sentences)
+        yield from map(Text if options.text else line, checked_sentences(options.sentences))
 
 
 def read_texts(paths: Iterable[Path], column: str, is_running_text: bool = False) -> Iterator[Text]:

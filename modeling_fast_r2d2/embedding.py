@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from .padding import pad_sentences
-from .words import batches_by_length, tokenize_sentences
+from .words import batches_by_length, checked_sentences, tokenize_sentences
 
 
 class Constituent(NamedTuple):
@@ -52,9 +52,9 @@ class TextEncoder:
             ``(sentences, hidden_size)`` float32, or ``(hidden_size,)`` for one text.
 
         Raises:
-            ValueError: for a limit below 1, and without a tokenizer.
+            ValueError: for a limit below 1, without a tokenizer, and naming the row of what is no text.
         """
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        texts = list(checked_sentences([sentences] if isinstance(sentences, str) else sentences))
         limits = {"batch_size": batch_size, "batch_tokens": batch_tokens}
         vectors = embed_sentences(self, tokenizer or self._own_tokenizer(), texts, limits, show_progress_bar)
         if normalize_embeddings:

@@ -8,7 +8,7 @@ from transformers import Pipeline
 
 from .decoding import METHODS, check_method
 from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
-from .words import batches_by_length
+from .words import batches_by_length, check_text, checked_sentences
 
 DEFAULT_BATCH_TOKENS = 8192
 
@@ -29,8 +29,8 @@ class ConstituencyParsingPipeline(Pipeline):
             parsed together.
 
     Raises:
-        ValueError: for an unknown method or argument, a sentence that is no string, and a model without the encoder
-            that the method needs.
+        ValueError: for an unknown method or argument, a sentence that is no text (of a list it names the row), and a
+            model without the encoder that the method needs.
     """
 
     _load_tokenizer = True
@@ -51,6 +51,7 @@ class ConstituencyParsingPipeline(Pipeline):
             return []
         if not isinstance(inputs, list | tuple):
             return super().__call__(inputs, *args, **kwargs)
+        inputs = list(checked_sentences(inputs))
         batch_size = kwargs.pop("batch_size", self._batch_size)
         if batch_tokens is None and batch_size is None:
             batch_tokens = DEFAULT_BATCH_TOKENS
@@ -69,13 +70,11 @@ class ConstituencyParsingPipeline(Pipeline):
         return {}, {} if method is None else {"method": check_method(method)}, {}
 
     def _lengths(self, sentences: Sequence[str]) -> list[int]:
-        for sentence in sentences:
-            _check(sentence)
         encoded = self.tokenizer(list(sentences), add_special_tokens=False, return_attention_mask=False, verbose=False)
         return [max(len(ids), 1) for ids in encoded["input_ids"]]
 
     def preprocess(self, sentence: str) -> dict:
-        _check(sentence)
+        check_text(sentence, "a sentence")
         aside = self.model.config.punctuation == "aside"
         [read] = sentences_to_parse(self.tokenizer, [sentence], set_marks_aside=aside)
         # Batches are padded with zeros: spans of the first token alone, which ask for nothing.
@@ -102,8 +101,3 @@ class ConstituencyParsingPipeline(Pipeline):
             "spans": list(tree.spans),
             "tree": tree.to_nltk(words),
         }
-
-
-def _check(sentence: object) -> None:
-    if not isinstance(sentence, str):
-        raise ValueError(f"a sentence must be a string, got {type(sentence).__name__}")

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from .padding import pad_bounds, pad_sentences
 from .punctuation import as_character, is_genitive, is_opening, is_punctuation, is_quote, put_back, set_aside
 from .trees import BinaryTree
-from .words import Span, replace_dropped_words, tokenize_sentences, word_spans
+from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans
 
 Item = TypeVar("Item")
 
@@ -148,8 +148,9 @@ def sentences_to_parse(
             nothing but punctuation keeps it.
 
     Raises:
-        ValueError: if the tokenizer is slow, or if ``sentences`` is a single string.
+        ValueError: if the tokenizer is slow, or as `checked_sentences` raises it.
     """
+    sentences = list(checked_sentences(sentences, is_split_into_words))
     shown = replace_dropped_words(tokenizer, sentences) if is_split_into_words else sentences
     encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=is_split_into_words)
     if is_split_into_words:

@@ -4,15 +4,52 @@
 pipelines and embeddings cannot import that package.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .trees import Span
 
 logger = logging.get_logger(__name__)
+
+
+def checked_sentences(sentences: Iterable[Any], is_split_into_words: bool = False) -> Iterator[Any]:
+    """Pass sentences on as they come, and stop at the first that is no text.
+
+    Args:
+        sentences: texts, or lists of words if ``is_split_into_words``.
+
+    Raises:
+        ValueError: naming the row, from 0, if it is no string (or no list of strings), or if it has a lone surrogate,
+            which no UTF-8 text has; and if ``sentences`` is a single string or no collection.
+    """
+    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
+        raise ValueError(f"sentences must be a list of sentences, got one {type(sentences).__name__}; put it in a list")
+    for row, sentence in enumerate(sentences):
+        if not is_split_into_words:
+            check_text(sentence, f"row {row}")
+        elif isinstance(sentence, str | bytes) or not isinstance(sentence, Sequence | np.ndarray):
+            raise ValueError(f"row {row} must be a list of strings, its words, got {sentence!r:.80}")
+        else:
+            for number, word in enumerate(sentence):
+                check_text(word, f"row {row}, word {number}")
+        yield sentence
+
+
+def check_text(text: object, place: str) -> None:
+    """Raise a ValueError that names the place unless this is a string that UTF-8 can write."""
+    if not isinstance(text, str):
+        raise ValueError(f"{place}: a text must be a string, got {text!r:.80}")
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{place}: a lone surrogate, {text[error.start]!r}, at character {error.start}; "
+            "decode the bytes in their own encoding"
+        ) from None
 
 
 def word_spans(word_ids: Sequence[int | None]) -> list[Span]:
@@ -55,23 +92,26 @@ def tokenize_sentences(
         ``[UNK]``; one warning gives the number of such sentences.
 
     Raises:
-        ValueError: if the tokenizer is slow and so does not know its words, if ``max_length`` is below 1, or if
-            ``sentences`` is a single string.
+        ValueError: if the tokenizer is slow and so does not know its words, if ``max_length`` is below 1, or as
+            `checked_sentences` raises it.
     """
     if not tokenizer.is_fast:
         raise ValueError("word spans need a fast tokenizer; load it with AutoTokenizer.from_pretrained")
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length must be >= 1, got {max_length}")
-    if isinstance(sentences, str):
-        raise ValueError("sentences must be a list of sentences, got one string; put it in a list")
-    encoded = _encode(tokenizer, list(sentences), max_length, is_split_into_words)
+    checked = list(checked_sentences(sentences, is_split_into_words))
+    encoded = _encode(tokenizer, checked, max_length, is_split_into_words)
     _fill_empty(encoded, tokenizer.unk_token, tokenizer.unk_token_id)
     return encoded | {"atom_spans": [word_spans(word_ids) for word_ids in encoded["word_ids"]]}
 
 
 def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
-    """The tokens of the sentences that a model can see: they are not blank, and the tokenizer does not drop them."""
-    tokens = list({token for sentence in sentences for token in sentence})
+    """The tokens of the sentences that a model can see: they are not blank, and the tokenizer does not drop them.
+
+    Raises:
+        ValueError: as `checked_sentences` does for lists of words.
+    """
+    tokens = list({token for sentence in checked_sentences(sentences, True) for token in sentence})
     if not tokens:
         return set()
     encoded = tokenizer(tokens, is_split_into_words=True, add_special_tokens=False, verbose=False)
@@ -158,6 +198,8 @@ def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int
 
 __all__ = [
     "batches_by_length",
+    "check_text",
+    "checked_sentences",
     "replace_dropped_words",
     "tokenize_sentences",
     "tokens_with_pieces",

@@ -114,10 +114,10 @@ def test_sentences_are_read_as_needed(parser):
 
 
 def test_what_is_no_list_of_tokens_is_refused(parser, tree_parser):
-    for sentence in ("a text", [("a", "DT")], [3]):
-        with pytest.raises(ValueError, match="a sentence must be a list of one or more strings, its tokens, got"):
+    for sentence in ("a text", [("a", "DT")], [3], ["a", "\ud800"]):
+        with pytest.raises(ValueError, match="row 0(:|, word .:| must be a list of strings)"):
             parser.parse(sentence)
-    with pytest.raises(ValueError, match=r"got \[\]"):
+    with pytest.raises(ValueError, match="row 1 must be a list of one or more strings, its words, got none"):
         parse_tokens(tree_parser, [["a"], []])
     with pytest.raises(ValueError, match="chunk_size must be >= 1, got 0"):
         FastR2D2NltkParser(tree_parser, chunk_size=0)

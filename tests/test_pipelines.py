@@ -98,7 +98,7 @@ def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, sizes):
     assert parse(SENTENCES) == expected and max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
     parse._batch_size, parse._batch_tokens = None, None
     assert parse([], **options) == [] and parse(SENTENCES[2], **options) == expected[2]
-    with pytest.raises(ValueError, match="a sentence must be a string, got int"):
+    with pytest.raises(ValueError, match="row 0: a text must be a string, got 3"):
         parse([SENTENCES[0], 3], **options)
 
 
@@ -107,8 +107,8 @@ def iter_sentences():
 
 
 def test_what_is_no_sentence_is_refused(parse):
-    with pytest.raises(ValueError, match="a sentence must be a string, got int"):
-        parse([3])
+    with pytest.raises(ValueError, match="row 1: a text must be a string, got 3"):
+        parse(["a", 3])
     with pytest.raises(ValueError, match="unknown arguments window"):
         parse("a cat", window=3)
     with pytest.raises(ValueError, match="method must be one of parser, chart, minimum_risk, heuristic, got 'forced'"):

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from modeling_fast_r2d2.words import checked_sentences
+
 SPECIAL_TOKENS = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
@@ -45,8 +47,8 @@ def train_tokenizer(
         sentence: the model adds its task tokens itself.
 
     Raises:
-        ValueError: if ``kind`` is unknown, if ``vocab_size`` leaves no room beside the special tokens, or if
-            ``sentences`` is a single string.
+        ValueError: if ``kind`` is unknown, if ``vocab_size`` leaves no room beside the special tokens, or as
+            `checked_sentences` raises it.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -56,7 +58,7 @@ def train_tokenizer(
         )
     if isinstance(sentences, str):
         raise ValueError("sentences must be several strings, got one; read a file with read_sentences(path)")
-    pieces = _learn_pieces(sentences, vocab_size, kind, lowercase, min_frequency, show_progress)
+    pieces = _learn_pieces(checked_sentences(sentences), vocab_size, kind, lowercase, min_frequency, show_progress)
     tokenizer = _blank_tokenizer(kind, lowercase)
     tokenizer.model = _model(kind, {piece: number for number, piece in enumerate([*ALL_SPECIAL_TOKENS, *pieces])})
     tokenizer.add_special_tokens(_added_tokens())

@@ -1,23 +1,23 @@
 """Fast-R2D2 as an NLTK parser."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from nltk import Tree
 from nltk.parse.api import ParserI
 
-from ..words import tokens_with_pieces
+from ..text_files import chunks
+from ..words import checked_sentences, tokens_with_pieces
 from .pretokenized import check_takes_tokens, parse_tokens
 from .tree_parser import TreeParser
-
-Item = TypeVar("Item")
 
 
 class FastR2D2NltkParser(ParserI):
     """Gives each sentence one binary `nltk.Tree`. There is no grammar, and the label of every constituent is ``X``.
 
     ``parse`` and the other methods that `ParserI` derives from `parse_sents` work as with any NLTK parser.
+    A sentence that is no list of strings (or, for the methods with ``raw``, no string) is a ValueError that names its
+    row, once the sentences before it are parsed.
     The methods of NLTK's trees recurse: a sentence of a thousand tokens may need a higher ``sys.setrecursionlimit``.
 
     Args:
@@ -43,7 +43,7 @@ class FastR2D2NltkParser(ParserI):
 
     def parse_sents(self, sents: Iterable[Sequence[str]]) -> Iterator[Iterator[Tree]]:
         """For each sentence, an iterator over its one tree (see `parse_tokens`); over none if there are no tokens."""
-        for chunk in _chunks(sents, self.chunk_size):
+        for chunk in chunks(checked_sentences(sents, is_split_into_words=True), self.chunk_size):
             trees = iter(parse_tokens(self.parser, [tokens for tokens in chunk if len(tokens)]))
             for tokens in chunk:
                 yield iter([next(trees).to_nltk(tokens)] if len(tokens) else [])
@@ -51,7 +51,7 @@ class FastR2D2NltkParser(ParserI):
     def raw_parse_sents(self, texts: Iterable[str]) -> Iterator[Iterator[Tree]]:
         """For each text, an iterator over its one tree, whose leaves are the tokenizer's words; over none for a text
         without words."""
-        for chunk in _chunks(texts, self.chunk_size):
+        for chunk in chunks(checked_sentences(texts), self.chunk_size):
             with_words = tokens_with_pieces(self.parser.tokenizer, [chunk])
             parsed = iter(self.parser([text for text in chunk if text in with_words]))
             for text in chunk:
@@ -61,12 +61,6 @@ class FastR2D2NltkParser(ParserI):
     def raw_parse(self, text: str) -> Iterator[Tree]:
         """An iterator over the one tree of a text; over none for a text without words."""
         return next(self.raw_parse_sents([text]))
-
-
-def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    remaining = iter(items)
-    while chunk := list(islice(remaining, size)):
-        yield chunk
 
 
 __all__ = ["FastR2D2NltkParser"]

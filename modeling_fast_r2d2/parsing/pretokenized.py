@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..trees import BinaryTree
-from ..words import tokens_with_pieces
+from ..words import checked_sentences, tokens_with_pieces
 from .tree_parser import TreeParser
 
 
@@ -19,12 +19,12 @@ def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list
         sentences: lists of tokens.
 
     Raises:
-        ValueError: if the parser works on word pieces, or if a sentence is empty or is not a list of strings.
+        ValueError: if the parser works on word pieces, if a sentence is empty, or as `checked_sentences` raises it.
     """
     check_takes_tokens(parser)
-    for tokens in sentences:
-        if isinstance(tokens, str) or not len(tokens) or not all(isinstance(token, str) for token in tokens):
-            raise ValueError(f"a sentence must be a list of one or more strings, its tokens, got {tokens!r:.80}")
+    for row, tokens in enumerate(checked_sentences(sentences, is_split_into_words=True)):
+        if not len(tokens):
+            raise ValueError(f"row {row} must be a list of one or more strings, its words, got none")
     visible = tokens_with_pieces(parser.tokenizer, sentences)
     seen = [[place for place, token in enumerate(tokens) if token in visible] for tokens in sentences]
     rows = [row for row, seen_places in enumerate(seen) if seen_places]

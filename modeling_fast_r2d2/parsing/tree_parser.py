@@ -142,7 +142,8 @@ class TreeParser:
                 default the text is the words joined by single blanks.
 
         Raises:
-            ValueError: if ``sentences`` is a single string.
+            ValueError: if ``sentences`` is a single string, or naming the row of a sentence that is no string (or no
+                list of strings) or has a lone surrogate.
         """
         return self._parse(self.read(sentences, is_split_into_words, word_offsets))
 

@@ -2,6 +2,7 @@
 
 from .atomic_write import disk_errors, write_aside, write_text
 from .checksums import checksum, read_record
+from .chunks import chunks
 from .folder_lock import LOCK_FILE, OWNER_FILE, hold_folder
 from .lines import decode_lines, read_lines, read_sentences
 
@@ -9,6 +10,7 @@ __all__ = [
     "LOCK_FILE",
     "OWNER_FILE",
     "checksum",
+    "chunks",
     "decode_lines",
     "disk_errors",
     "hold_folder",

@@ -1,0 +1,119 @@
+"""What is no text is refused by row, wherever texts enter; streams give what came before."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fast_r2d2_command_line import main
+from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
+from modeling_fast_r2d2.parsing.nltk import FastR2D2NltkParser
+from modeling_fast_r2d2.text_files import chunks
+from modeling_fast_r2d2.words import checked_sentences
+from tokenization_fast_r2d2 import tokenize_sentences, train_tokenizer
+
+SURROGATE = "a \udcff b"
+NO_TEXTS = [None, 3, 2.5, float("nan"), True, b"a cat", ["a", "cat"], SURROGATE, "\ud800\udc00"]
+NO_WORDS = [None, 3, "a cat", b"a cat", {"a": "cat"}, {"a", "cat"}, ["a", None], ["a", 3], [["a"]], ["a", SURROGATE]]
+
+
+@pytest.fixture
+def parser() -> TreeParser:
+    return TreeParser.from_pretrained("fast-r2d2-tiny")
+
+
+@pytest.mark.parametrize("sentence", NO_TEXTS, ids=ascii)
+def test_a_row_that_is_no_text_is_named_at_every_door(parser, sentence, model):
+    rows = ["a cat", sentence]
+    embedder, nltk = FastR2D2Model.from_pretrained(bundled_checkpoint()), FastR2D2NltkParser(parser)
+    for door in (
+        parser,
+        embedder.encode,
+        lambda texts: tokenize_sentences(parser.tokenizer, texts),
+        lambda texts: train_tokenizer(texts, show_progress=False),
+        lambda texts: train_tokenizer(texts, kind="word", show_progress=False),
+        lambda texts: list(nltk.raw_parse_sents(texts)),
+    ):
+        with pytest.raises(ValueError, match="^row 1: a (text must be a string|lone surrogate)"):
+            door(rows)
+    with pytest.raises(ValueError, match="^row 0: a "):
+        embedder.constituents(sentence)
+
+
+@pytest.mark.parametrize("words", NO_WORDS, ids=ascii)
+def test_a_row_that_is_no_list_of_words_is_named_at_every_door(parser, words):
+    rows = [["a", "cat"], words]
+    for door in (
+        lambda given: parser(given, is_split_into_words=True),
+        lambda given: tokenize_sentences(parser.tokenizer, given, is_split_into_words=True),
+        lambda given: list(FastR2D2NltkParser(parser).parse_sents(given)),
+    ):
+        with pytest.raises(ValueError, match="^row 1( must be a list of strings|, word .: a )"):
+            door(rows)
+
+
+@pytest.mark.parametrize("sentences", ["a cat", b"a cat", None, 3, {"text": "a cat"}], ids=ascii)
+def test_what_is_no_list_of_sentences_is_refused(parser, sentences):
+    with pytest.raises(ValueError, match="sentences must be a list of sentences, got one .*; put it in a list"):
+        parser(sentences)
+
+
+def test_other_strings_and_lists_are_welcome(parser):
+    assert [parsed.leaves for parsed in parser(np.array(["a cat", "\U0001f600 it"]))] == [["a", "cat"], ["😀", "it"]]
+    rows = [("a", "cat"), np.array(["it", "rained"])]
+    assert [parsed.leaves for parsed in parser(rows, is_split_into_words=True)] == [["a", "cat"], ["it", "rained"]]
+    assert len(parser(text for text in ("a cat, asleep", "it rained"))) == 2
+    assert parser([]) == []
+
+
+def test_the_command_line_names_the_argument_in_one_line(capsys):
+    with pytest.raises(SystemExit) as exit_code:
+        main(["parse", "the cat sat", SURROGATE, "never read"])
+    captured = capsys.readouterr()
+    assert exit_code.value.code == 2 and captured.out.count("\n") == 1 and "sat" in captured.out
+    assert "error: row 1: a lone surrogate, '\\udcff', at character 2" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_an_argument_of_other_bytes_than_utf8_is_refused():
+    command = [sys.executable, "-m", "fast_r2d2_command_line", "parse", b"a \xff b"]
+    result = subprocess.run(command, capture_output=True)
+    assert result.returncode == 2 and result.stderr.startswith(b"fast-r2d2 parse: error: row 0: a lone surrogate")
+
+
+def test_a_stream_gives_what_was_read_before_an_error(parser, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_bytes(b"the cat sat\nit rained\nB\xe4r\n")
+    with pytest.raises(SystemExit):
+        main(["parse", "--file", str(tmp_path / "lines.txt")])
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 2 and "lines.txt, line 3: not UTF-8" in captured.err
+    trees, nltk = [], FastR2D2NltkParser(parser)
+    with pytest.raises(ValueError, match="^row 2: a text must be a string"):
+        for found in nltk.raw_parse_sents(["the cat sat", "it rained", None]):
+            trees += found
+    assert len(trees) == 2
+
+
+def failing(count, error):
+    yield from range(count)
+    raise error
+
+
+@pytest.mark.parametrize("count", range(9))
+def test_no_item_before_an_error_is_lost(count):
+    found = []
+    with pytest.raises(OSError, match="gone"):
+        for chunk in chunks(failing(count, OSError("gone")), 2, 4):
+            found += chunk
+    assert found == list(range(count))
+
+
+def test_chunks_grow_to_the_largest():
+    assert [len(chunk) for chunk in chunks(range(40), 2, 12)] == [2, 8, 12, 12, 6]
+    assert [len(chunk) for chunk in chunks(range(5), 2)] == [2, 2, 1] and list(chunks([], 2)) == []
+
+
+def test_sentences_are_checked_as_they_come():
+    assert next(checked_sentences(["a", None])) == "a"
