@@ -132,6 +132,19 @@ def from_spans(
     return LabelledTree(*leaves, place, None if word_ids is None else tuple(word_ids))
 
 
+def check_spans(spans: Sequence[Span], num_leaves: int, place: str) -> None:
+    """Raise a ValueError that names the place if a span lies outside the leaves, or if two spans cross."""
+    around: list[Span] = []  # the spans that begin at or before the current one and go on, outermost first
+    for first, last in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if not 0 <= first <= last < num_leaves:
+            raise ValueError(f"{place}: the span {(first, last)} lies outside the leaves 0 ... {num_leaves - 1}")
+        while around and around[-1][1] < first:
+            around.pop()
+        if around and last > around[-1][1]:
+            raise ValueError(f"{place}: the spans {around[-1]} and {(first, last)} cross")
+        around.append((first, last))
+
+
 def parse_brackets(
     text: str, removed_tags: frozenset[str] = frozenset(), has_labels: bool = True, place: str = ""
 ) -> LabelledTree:
@@ -248,6 +261,7 @@ __all__ = [
     "TRACE_TAGS",
     "LabelledSpan",
     "LabelledTree",
+    "check_spans",
     "from_spans",
     "parse_brackets",
     "plain_label",

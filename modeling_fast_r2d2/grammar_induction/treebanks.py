@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..text_files import read_lines
-from .labelled_trees import PUNCTUATION_TAGS, TRACE_TAGS, LabelledTree, from_spans, parse_brackets
+from ..words import check_text
+from .labelled_trees import PUNCTUATION_TAGS, TRACE_TAGS, LabelledTree, check_spans, from_spans, parse_brackets
 
 logger = logging.getLogger(__name__)
 
@@ -113,13 +114,31 @@ def read_predicted_trees(path: str | Path, has_labels: bool | None = None) -> li
 
 def read_predicted_tree(line: str, has_labels: bool, place: str) -> LabelledTree:
     """Read one line of a parser's output: brackets, a single word, nothing, or a line of ``fast-r2d2 parse --format
-    jsonl``. The arguments are those of `parse_brackets`."""
+    jsonl``. The arguments and errors are those of `parse_brackets`."""
     if line.startswith("{"):
-        row = json.loads(line)
-        return from_spans(row["leaves"], [tuple(span) for span in row["spans"]], place)
+        return _read_json(line, place)
     if not line:
         return LabelledTree((), (), (), (), place)
     return parse_brackets(line, has_labels=has_labels and line.startswith("("), place=place)
+
+
+def _read_json(line: str, place: str) -> LabelledTree:
+    """The tree of a JSON object with ``leaves``, a list of strings, and ``spans``, as for `from_spans`."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place}: not a line of JSON: {error}") from error
+    leaves, spans = row.get("leaves"), row.get("spans")
+    if not isinstance(leaves, list) or not isinstance(spans, list):
+        raise ValueError(f"{place}: a JSON line needs the lists leaves and spans, as fast-r2d2 parse writes them")
+    for number, leaf in enumerate(leaves):
+        check_text(leaf, f"{place}, leaf {number}")
+    for span in spans:
+        if not isinstance(span, list) or len(span) != 2 or not all(type(end) is int for end in span):
+            raise ValueError(f"{place}: a span must be two whole numbers, first and last leaf, got {span!r:.80}")
+    pairs = [(first, last) for first, last in spans]
+    check_spans(pairs, len(leaves), place)
+    return from_spans(leaves, pairs, place)
 
 
 def _have_labels(lines: list[str]) -> bool:
