@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
@@ -12,6 +13,33 @@ from .fused import COMPOSITION_KERNELS
 from .processing_fast_r2d2 import describe_to_sentence_transformers
 
 ENCODINGS = ("forced", "chart", "heuristic")
+PUNCTUATION = ("keep", "aside")
+
+# The fields by the values that they may have.
+SIZES = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "window_size",
+    "parser_embedding_size", "parser_hidden_size", "parser_num_layers", "parser_num_attention_heads",
+    "num_tree_samples",
+)  # fmt: skip
+NOT_NEGATIVE = (
+    "initializer_range", "split_noise", "choice_noise", "bounds_bonus",
+    "forced_loss_weight", "chart_loss_weight", "lm_loss_weight", "tree_loss_weight",
+)  # fmt: skip
+PROBABILITIES = (
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "classifier_dropout",
+)  # fmt: skip
+SWITCHES = (
+    "normalize_split_scores", "nested_spans", "constrain_chart", "tie_decoder", "cuda_graphs", "tie_word_embeddings",
+)  # fmt: skip
+CHOICES: dict[str, tuple[str | None, ...]] = {
+    "encoding": ENCODINGS,
+    "parser_type": ("lstm", "transformer"),
+    "punctuation": PUNCTUATION,
+    "tree_objective": ("exact", "sampled"),
+    "hidden_act": tuple(ACT2FN),
+    "composition_kernels": COMPOSITION_KERNELS,
+    "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
+}
 
 # Preset for all classes, since `save_pretrained` records only the class that was saved.
 AUTO_MAP = {
@@ -66,9 +94,9 @@ class FastR2D2Config(PreTrainedConfig):
             language model, sentence pair.
 
     Raises:
-        ValueError: for sizes below 1, negative weights, an unknown ``punctuation``, heads that do not divide
-            ``hidden_size``, token ids outside the vocabulary, and unknown ``encoding``, ``parser_type``,
-            ``tree_objective``, ``composition_kernels`` or ``hidden_act``.
+        ValueError: naming the field, for sizes that are no whole numbers from 1 on, heads that do not divide their
+            size, numbers that are negative or not finite, probabilities that are not below 1, token ids outside the
+            vocabulary, switches other than True and False, and unknown names.
     """
 
     model_type = "fast_r2d2"
@@ -131,12 +159,25 @@ class FastR2D2Config(PreTrainedConfig):
     pair_token_id: int = 7
 
     def __post_init__(self, **kwargs: Any) -> None:
-        kwargs["auto_map"] = AUTO_MAP | (kwargs.get("auto_map") or {})  # older folders have fewer
-        super().__post_init__(**kwargs)
+        self._check_labels(kwargs.get("num_labels"))
         self._check_sizes()
+        self._check_numbers()
         self._check_choices()
         self._check_token_ids()
-        check_punctuation(self.punctuation, self.bounds_bonus)
+        kwargs["auto_map"] = AUTO_MAP | (kwargs.get("auto_map") or {})  # older folders have fewer
+        super().__post_init__(**kwargs)
+
+    def _check_labels(self, num_labels: Any) -> None:
+        """Check what the base class reads before anything else."""
+        if num_labels is not None and not _is_whole(num_labels, 1):
+            raise ValueError(f"num_labels must be a whole number >= 1, got {num_labels!r}")
+        names = {} if self.id2label is None else self.id2label
+        if not isinstance(names, dict) or not all(str(key).isdecimal() for key in names):
+            raise ValueError(
+                f"id2label must be a dict with the numbers of the labels as keys, got {self.id2label!r:.80}"
+            )
+        if self.dtype is not None and not isinstance(getattr(torch, str(self.dtype), self.dtype), torch.dtype):
+            raise ValueError(f"dtype must be a torch dtype or the name of one, such as float32, got {self.dtype!r}")
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         """As in transformers. If the folder is for a model with an encoder, sentence-transformers can read it, too."""
@@ -145,56 +186,66 @@ class FastR2D2Config(PreTrainedConfig):
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
 
     def _check_sizes(self) -> None:
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "window_size",
-            "parser_embedding_size",
-            "parser_hidden_size",
-            "parser_num_layers",
-            "num_tree_samples",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        for name in ("forced_loss_weight", "chart_loss_weight", "lm_loss_weight", "tree_loss_weight"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} and "
-                f"{self.num_attention_heads}"
+        for name in SIZES:
+            if not _is_whole(getattr(self, name), 1):
+                raise ValueError(f"{name} must be a whole number >= 1, got {getattr(self, name)!r}")
+        _check_divides("num_attention_heads", self.num_attention_heads, "hidden_size", self.hidden_size)
+        if self.parser_type == "transformer":
+            size = 2 * self.parser_hidden_size
+            _check_divides(
+                "parser_num_attention_heads", self.parser_num_attention_heads, "2 * parser_hidden_size", size
             )
 
+    def _check_numbers(self) -> None:
+        for name in NOT_NEGATIVE:
+            if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
+                raise ValueError(f"{name} must be >= 0 and finite, got {getattr(self, name)!r}")
+        for name in PROBABILITIES:
+            is_missing = name == "classifier_dropout" and self.classifier_dropout is None
+            if not is_missing and not (is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1):
+                raise ValueError(f"{name} must be >= 0 and < 1, got {getattr(self, name)!r}")
+        if not (is_number(self.layer_norm_eps) and self.layer_norm_eps > 0):
+            raise ValueError(f"layer_norm_eps must be > 0 and finite, got {self.layer_norm_eps!r}")
+
     def _check_choices(self) -> None:
-        for name, known in (
-            ("encoding", ENCODINGS),
-            ("parser_type", ("lstm", "transformer")),
-            ("tree_objective", ("exact", "sampled")),
-            ("hidden_act", tuple(ACT2FN)),
-            ("composition_kernels", COMPOSITION_KERNELS),
-        ):
+        for name, known in CHOICES.items():
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+                listed = ", ".join(map(str, known))
+                raise ValueError(f"{name} must be one of {listed}, got {getattr(self, name)!r}")
+        for name in SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
 
     def _check_token_ids(self) -> None:
         for name in ("pad", "bos", "eos", "cls", "sum", "mask", "pair"):
             token_id = getattr(self, f"{name}_token_id")
-            if token_id is None or not 0 <= token_id < self.vocab_size:
+            if not _is_whole(token_id, 0) or token_id >= self.vocab_size:
                 raise ValueError(
-                    f"{name}_token_id must be in 0 ... {self.vocab_size - 1}, got {token_id}; take the "
+                    f"{name}_token_id must be in 0 ... {self.vocab_size - 1}, got {token_id!r}; take the "
                     "ids from the tokenizer and count its special tokens in vocab_size"
                 )
 
 
 def check_punctuation(punctuation: str, bounds_bonus: float) -> None:
     """Raise ValueError for an unknown ``punctuation`` and for a bonus that is negative or not finite."""
-    if punctuation not in ("keep", "aside"):
-        raise ValueError(f"punctuation must be keep or aside, got {punctuation!r}")
-    if not 0 <= bounds_bonus < math.inf:
-        raise ValueError(f"bounds_bonus must be >= 0 and finite, got {bounds_bonus}")
+    if punctuation not in PUNCTUATION:
+        raise ValueError(f"punctuation must be {' or '.join(PUNCTUATION)}, got {punctuation!r}")
+    if not (is_number(bounds_bonus) and bounds_bonus >= 0):
+        raise ValueError(f"bounds_bonus must be >= 0 and finite, got {bounds_bonus!r}")
 
 
-__all__ = ["FastR2D2Config", "check_punctuation"]
+def is_number(value: object) -> bool:
+    """Whether this is a finite number. True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _check_divides(name: str, parts: int, whole_name: str, whole: int) -> None:
+    if whole % parts:
+        raise ValueError(f"{whole_name} must be a multiple of {name}, got {whole} and {parts}")
+
+
+__all__ = ["FastR2D2Config", "check_punctuation", "is_number"]
