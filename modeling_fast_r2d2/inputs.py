@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .configuration_fast_r2d2 import ENCODINGS
+from .configuration_fast_r2d2 import ENCODINGS, is_number
 from .transfer import to_device, to_host
 
 
@@ -73,50 +73,87 @@ class EmbeddedBatch:
     padded_leaves: Tensor | None = None
 
 
-def check_tokens(
-    tokens: Tensor,
-    attention_mask: Tensor | None,
-    atom_spans: Tensor | None,
-    pad_token_id: int,
-    vocab_size: int,
+def check_ids(
+    input_ids: Tensor, attention_mask: Tensor | None, atom_spans: Tensor | None, pad_token_id: int, vocab_size: int
 ) -> tuple[Sentences, Tensor | None]:
-    """Check token ids ``(batch, seq_len)`` or vectors ``(batch, seq_len, hidden_size)``, mask and span constraints.
+    """Check token ids ``(batch, seq_len)``, their mask and span constraints.
 
-    Without a mask, ``pad_token_id`` marks the padding of ids, and vectors have none. Everything is read from the device
-    at once, and checked on the host.
+    Without a mask, ``pad_token_id`` marks the padding. Everything is read from the device at once, and checked on the
+    host.
 
     Returns:
         The sentences, and ``atom_spans`` on the host.
 
     Raises:
-        ValueError: for wrong shapes or types, and naming the row for rows without tokens, left padding, holes in the
-            mask, ids outside the vocabulary, and spans that are reversed or outside their sentence.
+        ValueError: for wrong shapes or types, and naming the row for masks of other values than 0 and 1, rows without
+            tokens, left padding, holes in the mask, ids outside the vocabulary, and spans that are reversed or outside
+            their sentence.
     """
-    is_ids = not tokens.is_floating_point()
-    if tokens.dim() != (2 if is_ids else 3) or 0 in tokens.shape[:2]:
-        expected = "input_ids must be (batch, seq_len)" if is_ids else "inputs_embeds (batch, seq_len, hidden_size)"
-        raise ValueError(f"{expected} with at least one sentence of one token, got {tuple(tokens.shape)}")
-    if attention_mask is not None and attention_mask.shape != tokens.shape[:2]:
-        raise ValueError(f"attention_mask must be {tuple(tokens.shape[:2])}, got {tuple(attention_mask.shape)}")
-    if atom_spans is not None:
-        _check_span_shape(atom_spans, len(tokens))
-    mask = None if attention_mask is None else attention_mask.bool()
-    ids, mask, spans = to_host(tokens if is_ids else None, mask, atom_spans)
-    if mask is None:
-        is_token = ids != pad_token_id if is_ids else torch.ones(tokens.shape[:2], dtype=torch.bool)
-    else:
-        is_token = mask.bool()
+    if not isinstance(input_ids, Tensor) or input_ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"input_ids must be a tensor of int64 or int32, got {kind_of(input_ids)}")
+    _check_shape("input_ids", "(batch, seq_len)", input_ids)
+    _check_mask_shape(attention_mask, input_ids.shape)
+    _check_span_shape(atom_spans, len(input_ids))
+    ids, mask, spans = to_host(input_ids, _mask_codes(attention_mask), atom_spans)
+    is_token = _check_mask(ids != pad_token_id if mask is None else mask)
+    outside = ((ids < 0) | (ids >= vocab_size)) & is_token
+    remedy = f"use ids in 0 ... {vocab_size - 1}, or model.resize_token_embeddings"
+    refuse_rows(outside.any(1), "a token id outside the vocabulary", remedy)
+    _check_spans(spans, is_token.sum(1))
+    return Sentences.of(is_token, input_ids.device), spans
+
+
+def check_embeddings(
+    inputs_embeds: Tensor, attention_mask: Tensor | None, atom_spans: Tensor | None, hidden_size: int
+) -> tuple[Sentences, Tensor | None]:
+    """Check vectors ``(batch, seq_len, hidden_size)`` as `check_ids` checks ids. Without a mask there is no padding. A
+    ValueError names a row with NaN or infinity, except in its padding."""
+    if not isinstance(inputs_embeds, Tensor) or not inputs_embeds.is_floating_point():
+        raise ValueError(f"inputs_embeds must be a floating-point tensor, got {kind_of(inputs_embeds)}")
+    _check_shape("inputs_embeds", "(batch, seq_len, hidden_size)", inputs_embeds)
+    if inputs_embeds.shape[-1] != hidden_size:
+        raise ValueError(f"inputs_embeds must end in {hidden_size}, got {tuple(inputs_embeds.shape)}")
+    _check_mask_shape(attention_mask, inputs_embeds.shape[:2])
+    _check_span_shape(atom_spans, len(inputs_embeds))
+    is_finite = inputs_embeds.isfinite().all(-1)
+    finite, mask, spans = to_host(is_finite, _mask_codes(attention_mask), atom_spans)
+    is_token = _check_mask(torch.ones_like(finite) if mask is None else mask)
+    is_bad = (finite == 0) & is_token
+    refuse_rows(is_bad.any(1), "NaN or infinity in inputs_embeds", "give finite vectors")
+    _check_spans(spans, is_token.sum(1))
+    return Sentences.of(is_token, inputs_embeds.device), spans
+
+
+def _check_shape(name: str, shape: str, tensor: Tensor) -> None:
+    if tensor.dim() != shape.count(",") + 1 or 0 in tensor.shape:
+        raise ValueError(f"{name} must be {shape} with at least one sentence of one token, got {tuple(tensor.shape)}")
+
+
+def _check_mask_shape(attention_mask: Tensor | None, shape: torch.Size) -> None:
+    if attention_mask is None:
+        return
+    if not isinstance(attention_mask, Tensor) or attention_mask.is_complex():
+        raise ValueError(f"attention_mask must be a tensor of 0 and 1, got {kind_of(attention_mask)}")
+    if attention_mask.shape != shape:
+        raise ValueError(f"attention_mask must be {tuple(shape)}, got {tuple(attention_mask.shape)}")
+
+
+def _mask_codes(attention_mask: Tensor | None) -> Tensor | None:
+    """0 for 0, 1 for 1, 2 for anything else, since fractions and NaN would not reach the host as such."""
+    if attention_mask is None or attention_mask.dtype == torch.bool:
+        return attention_mask
+    return torch.where(attention_mask == attention_mask.bool(), attention_mask, 2)
+
+
+def _check_mask(mask: Tensor) -> Tensor:
+    """``(batch, seq_len)`` bool from the codes of a mask, on the host."""
+    refuse_rows((mask > 1).any(1), "an attention_mask of other values than 0 and 1", "use 1 on tokens, 0 on padding")
+    is_token = mask.bool()
     lengths = is_token.sum(1)
-    is_prefix = torch.arange(tokens.shape[1]) < lengths[:, None]
+    is_prefix = torch.arange(mask.shape[1]) < lengths[:, None]
     refuse_rows(lengths == 0, "no token", "drop the sentence or give it the [UNK] token")
     refuse_rows((is_token != is_prefix).any(1), "padding before or between its tokens", "pad on the right")
-    if is_ids:
-        outside = ((ids < 0) | (ids >= vocab_size)) & is_token
-        remedy = f"use ids in 0 ... {vocab_size - 1}, or model.resize_token_embeddings"
-        refuse_rows(outside.any(1), "a token id outside the vocabulary", remedy)
-    if spans is not None:
-        _check_spans(spans, lengths)
-    return Sentences.of(is_token, tokens.device), spans
+    return is_token
 
 
 def split_pairs(
@@ -125,26 +162,31 @@ def split_pairs(
     """Pairs as tokenizers write them, one row per pair, to one row per sentence.
 
     Args:
-        input_ids, attention_mask: ``(batch, seq_len)``, as for `check_tokens`, but padding may be on either side.
+        input_ids, attention_mask: ``(batch, seq_len)``, as for `check_ids`, but padding may be on either side.
         token_type_ids: ``(batch, seq_len)``, 0 on tokens of the first sentence and 1 on those of the second.
 
     Returns:
         ``input_ids`` and ``attention_mask``, ``(batch, 2, longest sentence)``.
 
     Raises:
-        ValueError: for other shapes, and naming the row for pairs in which one sentence has no token.
+        ValueError: for other shapes and types, and naming the row for masks of other values than 0 and 1, for tokens of
+            another type than 0 and 1, and for pairs in which one sentence has no token.
     """
-    if attention_mask is None:
-        attention_mask = input_ids != pad_token_id
-    shapes = [tuple(tensor.shape) for tensor in (input_ids, token_type_ids, attention_mask)]
-    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
-        listed = ", ".join(map(str, shapes))
-        raise ValueError(f"input_ids, token_type_ids and attention_mask must be (batch, seq_len), got {listed}")
+    for name, tensor in {"input_ids": input_ids, "token_type_ids": token_type_ids}.items():
+        if not isinstance(tensor, Tensor) or tensor.dtype not in (torch.int64, torch.int32):
+            raise ValueError(f"{name} must be a tensor of int64 or int32, got {kind_of(tensor)}")
+    if input_ids.dim() != 2 or token_type_ids.shape != input_ids.shape:
+        listed = f"{tuple(input_ids.shape)} and {tuple(token_type_ids.shape)}"
+        raise ValueError(f"input_ids and token_type_ids must be (batch, seq_len), got {listed}")
+    _check_mask_shape(attention_mask, input_ids.shape)
     device = input_ids.device
-    input_ids, token_type_ids, attention_mask = to_host(input_ids, token_type_ids, attention_mask.bool())
-    sides = torch.stack([token_type_ids == 0, token_type_ids == 1], dim=1) & attention_mask.bool()[:, None]
+    input_ids, token_type_ids, mask = to_host(input_ids, token_type_ids, _mask_codes(attention_mask))
+    mask = input_ids != pad_token_id if mask is None else mask
+    refuse_rows((mask > 1).any(1), "an attention_mask of other values than 0 and 1", "use 1 on tokens, 0 on padding")
+    sides = torch.stack([token_type_ids == 0, token_type_ids == 1], dim=1) & mask.bool()[:, None]
     lengths = sides.sum(-1)  # (batch, 2)
     remedy = "give both texts to the tokenizer, whose token_type_ids tell them apart"
+    refuse_rows((sides.any(1) != mask.bool()).any(1), "token_type_ids other than 0 and 1", remedy)
     refuse_rows((lengths == 0).any(1), "a pair with a sentence of no token", remedy)
     is_token = torch.arange(int(lengths.max())) < lengths[..., None]
     pairs = input_ids.new_full(is_token.shape, pad_token_id)
@@ -153,14 +195,20 @@ def split_pairs(
     return {"input_ids": pairs, "attention_mask": mask}
 
 
-def _check_span_shape(atom_spans: Tensor, batch: int) -> None:
+def _check_span_shape(atom_spans: Tensor | None, batch: int) -> None:
+    if atom_spans is None:
+        return
+    if not isinstance(atom_spans, Tensor):
+        raise ValueError(f"atom_spans must be a long tensor, got {kind_of(atom_spans)}")
     if atom_spans.dim() != 3 or atom_spans.shape[0] != batch or atom_spans.shape[2] != 2:
         raise ValueError(f"atom_spans must be ({batch}, max_spans, 2), got {tuple(atom_spans.shape)}")
     if atom_spans.dtype != torch.long:
         raise ValueError(f"atom_spans must be long (torch.int64), got {atom_spans.dtype}")
 
 
-def _check_spans(atom_spans: Tensor, lengths: Tensor) -> None:
+def _check_spans(atom_spans: Tensor | None, lengths: Tensor) -> None:
+    if atom_spans is None:
+        return
     first, last = atom_spans.unbind(-1)
     is_padding = (first == -1) & (last == -1)
     refuse_rows(((first > last) & ~is_padding).any(1), "a reversed span in atom_spans", "give (first, last) tokens")
@@ -172,6 +220,8 @@ def _check_spans(atom_spans: Tensor, lengths: Tensor) -> None:
 def check_split_scores(split_scores: Tensor, sentences: Sentences) -> None:
     """Raise ValueError unless scores are ``(batch, seq_len - 1)`` floating point."""
     batch, seq_len = sentences.is_token.shape
+    if not isinstance(split_scores, Tensor):
+        raise ValueError(f"split_scores must be a floating-point tensor, got {kind_of(split_scores)}")
     if split_scores.shape != (batch, seq_len - 1):
         raise ValueError(f"split_scores must be {(batch, seq_len - 1)}, got {tuple(split_scores.shape)}")
     if not split_scores.is_floating_point():
@@ -200,8 +250,8 @@ def check_tree_labels(labels: Tensor, sentences: Sentences) -> None:
     """Raise ValueError unless labels are ``(batch, seq_len - 1, 2)`` long, each a span of the sentence around its split
     point, or -1."""
     batch, seq_len = sentences.is_token.shape
-    if labels.shape != (batch, seq_len - 1, 2) or labels.dtype != torch.long:
-        raise ValueError(f"labels must be {(batch, seq_len - 1, 2)} long, got {tuple(labels.shape)} {labels.dtype}")
+    if not isinstance(labels, Tensor) or labels.shape != (batch, seq_len - 1, 2) or labels.dtype != torch.long:
+        raise ValueError(f"labels must be {(batch, seq_len - 1, 2)} long, got {kind_of(labels)}")
     first, last = labels.cpu().unbind(-1)
     split = torch.arange(seq_len - 1)
     is_good = (first >= 0) & (first <= split) & (last > split) & (last < sentences.lengths[:, None])
@@ -209,6 +259,40 @@ def check_tree_labels(labels: Tensor, sentences: Sentences) -> None:
     refuse_rows(
         is_bad.any(1), "labels that are no spans around their split points", "give spans as a model's output has"
     )
+
+
+def check_labels(labels: Tensor, num_rows: int, num_labels: int, problem_type: str | None) -> None:
+    """Raise ValueError unless labels fit a classifier's task.
+
+    Args:
+        labels: ``(num_rows,)`` long, classes; or floating point: ``(num_rows,)`` for the regression of one
+            number, ``(num_rows, num_labels)`` otherwise. A last axis of size 1 may be added to ``(num_rows,)``.
+        problem_type: as in the configuration. None finds it out from the labels as transformers does.
+    """
+    if not isinstance(labels, Tensor):
+        raise ValueError(f"labels must be a tensor, got {kind_of(labels)}")
+    are_classes = labels.dtype == torch.long and num_labels > 1
+    if problem_type is not None:
+        are_classes = problem_type == "single_label_classification"
+    of_one_number = are_classes or num_labels == 1
+    shapes = [(num_rows,), (num_rows, 1)] if of_one_number else [(num_rows, num_labels)]
+    is_right_type = labels.dtype == torch.long if are_classes else labels.is_floating_point()
+    if tuple(labels.shape) not in shapes or not is_right_type:
+        expected = f"{shapes[0]} {'long' if are_classes else 'floating point'}"
+        raise ValueError(f"labels must be {expected}, one row per sentence or pair, got {kind_of(labels)}")
+    if are_classes:
+        rows, remedy = labels.flatten(), f"labels must be in 0 ... {num_labels - 1}; set num_labels"
+        refuse_rows((rows < 0) | (rows >= num_labels), "a label outside the classes", remedy)
+
+
+def check_guidance(chart_rows: Tensor | None, num_rows: int, height_threshold: float | None) -> None:
+    """Raise ValueError unless these arguments of pretraining are ``(num_rows,)`` bool and a number from 0 on."""
+    if chart_rows is not None and (
+        not isinstance(chart_rows, Tensor) or chart_rows.shape != (num_rows,) or chart_rows.dtype != torch.bool
+    ):
+        raise ValueError(f"chart_rows must be ({num_rows},) bool, got {kind_of(chart_rows)}")
+    if height_threshold is not None and not (is_number(height_threshold) and height_threshold >= 0):
+        raise ValueError(f"height_threshold must be a finite number >= 0, got {height_threshold!r}")
 
 
 def check_encoding(encoding: str) -> str:
@@ -229,3 +313,8 @@ def refuse_rows(is_bad: Tensor, what: str, remedy: str) -> None:
         rows = is_bad.nonzero()[:, 0].tolist()
         more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
         raise ValueError(f"row {', '.join(map(str, rows[:3]))}{more} of the batch has {what}; {remedy}")
+
+
+def kind_of(value: object) -> str:
+    """The shape and dtype of a tensor, or the type of anything else, for messages."""
+    return f"{tuple(value.shape)} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__

@@ -24,10 +24,11 @@ from .inputs import (
     EmbeddedBatch,
     check_decoding,
     check_encoding,
-    check_finite_scores,
+    check_guidance,
+    check_labels,
     check_tree_labels,
+    kind_of,
     read_split_scores,
-    refuse_rows,
     split_pairs,
 )
 from .noise import gumbel_noise
@@ -96,7 +97,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         Raises:
             ValueError: for any other input, before computing; it names the row.
         """
-        encoding = check_encoding(encoding or self.config.encoding)
+        encoding = check_encoding(self.config.encoding if encoding is None else encoding)
         check_decoding(decoding, encoding)
         inputs = (input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
         batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states)
@@ -312,7 +313,7 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         ends = torch.cat([batch.special["bos"], batch.special["eos"]])
         contexts = language_model_contexts(chart, encoded.nodes, ends)
         hidden = self.run_decoder(batch.special["mask"], contexts)
-        return self.lm_head.loss(hidden, batch.sentences.flatten(input_ids))
+        return self.lm_head.loss(hidden, batch.sentences.flatten(input_ids).long())
 
     def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         scores = batch.sentences.flatten(batch.split_scores)
@@ -369,17 +370,17 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
             lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
             height_threshold: height per token without a penalty, for ``height_loss``.
         """
-        encoding = check_encoding(encoding or "chart")
+        encoding = check_encoding("chart" if encoding is None else encoding)
         is_guided = not (chart_scores is choice_scores is height_threshold is None and lm_trains_choice)
         if encoding == "forced" or (is_guided and encoding != "chart"):
             raise ValueError('pretraining needs a chart; use encoding="chart" or, without guidance, "heuristic"')
         batch = self.model.read_batch(
             input_ids, attention_mask, atom_spans, None, split_scores, output_hidden_states=output_hidden_states
         )
-        if split_scores is not None and self.config.tree_loss_weight:
-            check_finite_scores(split_scores, batch.sentences)
-        for scores in filter(torch.is_tensor, (chart_scores, choice_scores)):
-            read_split_scores(scores, batch.sentences)
+        for scores in (chart_scores, choice_scores):
+            if scores is not None:
+                read_split_scores(scores, batch.sentences)
+        check_guidance(chart_rows, len(batch.sentences.lengths), height_threshold)
         chart_scores = self._chart_scores(batch, chart_scores, chart_rows)
         options = {"chart_scores": chart_scores, "vectors_train_choice": lm_trains_choice}
         chart, encoded = self.model.encode_batch(batch, encoding, **options)
@@ -420,6 +421,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
 class FastR2D2Classifier(FastR2D2WithLanguageModel):
     """The base of both classifiers, with the fine-tuning objective of the paper's Section 3.3."""
 
+    sentences_per_row = 1
+
     def __init__(self, config: FastR2D2Config):
         super().__init__(config)
         self.classifier = ClassificationHead(config)
@@ -455,7 +458,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
                 the task loss along the parser's tree, the task loss over the chart, the language-model loss and the
                 tree loss; in evaluation the task loss of ``encoding``.
         """
-        encoding = check_encoding(encoding or self.config.encoding)
+        encoding = check_encoding(self.config.encoding if encoding is None else encoding)
         inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -466,6 +469,9 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         given = {name: value for name, value in inputs.items() if value is not None}
         inputs |= self.by_sentence(given, token_type_ids)
         batch = self.model.read_batch(**inputs, output_hidden_states=output_hidden_states)
+        if labels is not None:
+            num_rows = len(batch.sentences.lengths) // self.sentences_per_row
+            check_labels(labels, num_rows, self.config.num_labels or 1, self.config.problem_type)
         if self.training and labels is not None:
             return self._training_output(batch, inputs["input_ids"], labels, encoding)
         fields = self._fields(batch, *self.model.encode_batch(batch, encoding, reachable_only=True))
@@ -507,12 +513,6 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         return {"logits": logits, "hidden_states": fields["hidden_states"]}
 
     def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if labels.shape[0] != logits.shape[0]:
-            raise ValueError(f"labels must have one row per sentence or pair, {logits.shape[0]}, got {labels.shape[0]}")
-        num_labels = self.config.num_labels or 1
-        if labels.dim() == 1 and not labels.is_floating_point() and num_labels > 1:
-            remedy = f"labels must be in 0 ... {num_labels - 1}; set num_labels"
-            refuse_rows((labels < 0) | (labels >= num_labels), "a label outside the classes", remedy)
         return ForSequenceClassificationLoss(labels, logits, self.config)
 
 
@@ -539,16 +539,17 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
     """
 
     _auto_class = "AutoModelForSequenceClassification"  # for a saved pair model this class is that one
+    sentences_per_row = 2
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
-        is_in_one_row = "input_ids" in inputs and inputs["input_ids"].dim() == 2
+        is_in_one_row = isinstance(inputs.get("input_ids"), Tensor) and inputs["input_ids"].dim() == 2
         if is_in_one_row and token_type_ids is not None and inputs.keys() <= {"input_ids", "attention_mask"}:
             inputs = split_pairs(**inputs, token_type_ids=token_type_ids, pad_token_id=self.config.pad_token_id)
         for name, value in inputs.items():
-            if value.dim() < 3 or value.shape[1] != 2:
+            if not isinstance(value, Tensor) or value.dim() < 3 or value.shape[1] != 2:
                 raise ValueError(
                     f"{name} must be (batch, 2, ...), a pair's two sentences, or input_ids (batch, seq_len) with "
-                    f"token_type_ids and without atom_spans, got {tuple(value.shape)}"
+                    f"token_type_ids and without atom_spans, got {kind_of(value)}"
                 )
         return {name: value.flatten(0, 1) for name, value in inputs.items()}
 

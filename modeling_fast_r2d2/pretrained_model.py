@@ -10,7 +10,7 @@ from transformers import initialization as init
 
 from .chart_planning import merge_ranks, tree_spans
 from .configuration_fast_r2d2 import FastR2D2Config
-from .inputs import Sentences, check_tokens, read_split_scores
+from .inputs import Sentences, check_embeddings, check_ids, read_split_scores
 from .outputs import FastR2D2ParserOutput
 from .parser import span_nesting
 from .transfer import to_device
@@ -96,11 +96,12 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         """The checked sentences and, on the host, the nesting of their span constraints."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
-        if inputs_embeds is not None and inputs_embeds.shape[-1] != self.config.hidden_size:
-            raise ValueError(f"inputs_embeds must end in {self.config.hidden_size}, got {tuple(inputs_embeds.shape)}")
-        tokens: Any = input_ids if inputs_embeds is None else inputs_embeds
         config = self.config
-        sentences, spans = check_tokens(tokens, attention_mask, atom_spans, config.pad_token_id, config.vocab_size)
+        if inputs_embeds is not None:
+            sentences, spans = check_embeddings(inputs_embeds, attention_mask, atom_spans, config.hidden_size)
+        else:
+            ids: Any = input_ids
+            sentences, spans = check_ids(ids, attention_mask, atom_spans, config.pad_token_id, config.vocab_size)
         if spans is None:
             return sentences, None
         return sentences, span_nesting(spans, sentences.is_token.shape[1] - 1, config.nested_spans)

@@ -425,7 +425,7 @@ def test_a_classifier_needs_a_task_loss(tiny_config, a_batch):
     model = FastR2D2ForSequenceClassification(FastR2D2Config(**tiny_config.to_dict() | weights)).train()
     with pytest.raises(ValueError, match="a value above 0"):
         model(**a_batch, labels=torch.tensor([0, 1, 0, 1, 1]))
-    with pytest.raises(ValueError, match="lm_loss_weight must be >= 0, got -1"):
+    with pytest.raises(ValueError, match="lm_loss_weight must be >= 0 and finite, got -1"):
         FastR2D2Config(lm_loss_weight=-1.0)
 
 
@@ -540,7 +540,7 @@ def test_pairs_of_another_shape_are_refused(tiny_config):
     ids, types = torch.tensor([[30, 31, 32], [33, 34, 35]]), torch.tensor([[0, 0, 1], [0, 0, 0]])
     with pytest.raises(ValueError, match="row 1 of the batch has a pair with a sentence of no token"):
         model(ids, token_type_ids=types)
-    with pytest.raises(ValueError, match=r"must be \(batch, seq_len\), got \(2, 3\), \(1, 3\)"):
+    with pytest.raises(ValueError, match=r"must be \(batch, seq_len\), got \(2, 3\) and \(1, 3\)"):
         model(ids, token_type_ids=types[:1])
     with pytest.raises(ValueError, match="without atom_spans"):
         model(ids, token_type_ids=types, atom_spans=torch.tensor([[[0, 1]], [[0, 1]]]))

@@ -1,0 +1,173 @@
+"""What a model, a parser and a classifier refuse before any work."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2 import (
+    FastR2D2Config,
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPairClassification,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+)
+
+IDS = torch.tensor([[30, 31, 32], [33, 34, 35]])
+NAN = float("nan")
+OTHER_TYPES = (
+    torch.int8, torch.int16, torch.uint8, torch.bool, torch.float16, torch.float32, torch.complex64,
+)  # fmt: skip
+
+
+def with_labels(config: FastR2D2Config, num_labels: int, problem_type: str | None = None) -> FastR2D2Config:
+    labels = {"id2label": None, "label2id": None, "num_labels": num_labels, "problem_type": problem_type}
+    return FastR2D2Config(**config.to_dict() | labels)
+
+
+@pytest.mark.parametrize("dtype", OTHER_TYPES, ids=str)
+def test_ids_of_other_types_are_refused(tiny_model, tiny_config, dtype):
+    parser = FastR2D2ForConstituencyParsing(tiny_config).eval()
+    for model in (tiny_model, tiny_model.model, parser, parser.parse, FastR2D2ForSequenceClassification(tiny_config)):
+        with pytest.raises(ValueError, match=f"input_ids must be a tensor of int64 or int32, got .* {dtype}"):
+            model(IDS.to(dtype))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_ids_may_be_int32(tiny_model, training):
+    tiny_model.train(training)
+    losses = []
+    for dtype in (torch.int64, torch.int32):
+        torch.manual_seed(0)
+        losses.append(tiny_model(IDS.to(dtype)).loss)
+    assert torch.equal(*losses)
+
+
+@pytest.mark.parametrize("name", ["input_ids", "attention_mask", "atom_spans", "split_scores"])
+def test_lists_in_place_of_tensors_are_refused(tiny_model, tiny_config, name):
+    inputs = {"input_ids": IDS} | {name: [[1, 2, 3], [1, 2, 3]]}
+    with pytest.raises(ValueError, match=f"{name} must be .* got list"):
+        tiny_model(**inputs)
+    pairs = {"input_ids": IDS[:, None].expand(2, 2, 3)} | {name: [[1, 2, 3], [1, 2, 3]]}
+    with pytest.raises(ValueError, match=f"{name} must be .* got list"):
+        FastR2D2ForPairClassification(tiny_config)(**pairs)
+
+
+def test_vectors_given_as_ids_are_refused(tiny_model):
+    with pytest.raises(ValueError, match=r"input_ids must be .* got \(2, 3, 16\) torch.float32"):
+        tiny_model.model(torch.zeros(2, 3, 16), split_scores=torch.zeros(2, 2))
+    with pytest.raises(ValueError, match=r"inputs_embeds must be a floating-point tensor, got \(2, 3\) torch.int64"):
+        tiny_model.model(inputs_embeds=IDS, split_scores=torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+def test_vectors_that_are_not_finite_are_refused_by_row_unless_they_are_padding(tiny_model, value):
+    vectors, scores = torch.zeros(2, 3, 16), torch.zeros(2, 2)
+    vectors[1, 2, 5] = value
+    with pytest.raises(ValueError, match="row 1 of the batch has NaN or infinity in inputs_embeds"):
+        tiny_model.model(inputs_embeds=vectors, split_scores=scores)
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    assert tiny_model.model(None, mask, inputs_embeds=vectors, split_scores=scores).pooler_output.isfinite().all()
+
+
+@pytest.mark.parametrize("value", [2, -1, 0.5, NAN])
+def test_a_mask_of_other_values_is_refused_by_row(tiny_model, value):
+    mask = torch.ones(2, 3)
+    mask[1, 1] = value
+    with pytest.raises(ValueError, match="row 1 of the batch has an attention_mask of other values than 0 and 1"):
+        tiny_model.model(IDS, mask)
+    assert tiny_model.model(IDS, torch.ones(2, 3)).spans.shape == tiny_model.model(IDS, IDS > 0).spans.shape
+
+
+def test_tokens_of_neither_sentence_of_a_pair_are_refused(tiny_config):
+    types = torch.tensor([[0, 1, 1], [0, 2, 1]])
+    with pytest.raises(ValueError, match="row 1 of the batch has token_type_ids other than 0 and 1"):
+        FastR2D2ForPairClassification(tiny_config).eval()(IDS, token_type_ids=types)
+
+
+BAD_LABELS = [  # num_labels, problem_type, labels, message
+    (2, None, torch.tensor(1), r"labels must be \(2,\) long, .* got \(\) torch.int64"),
+    (2, None, torch.tensor([0, 1, 0]), r"\(2,\) long, .* got \(3,\)"),
+    (2, None, torch.tensor([[0, 1], [1, 0]]), r"\(2,\) long, .* got \(2, 2\)"),
+    (2, None, torch.tensor([0, 1], dtype=torch.int32), "floating point, .* got .* torch.int32"),
+    (2, None, torch.tensor([[0], [2]]), "row 1 of the batch has a label outside the classes"),
+    (2, None, torch.tensor([0, -100]), "row 1 of the batch has a label outside the classes"),
+    (2, None, torch.tensor([0.0, 1.0]), r"\(2, 2\) floating point, .* got \(2,\) torch.float32"),
+    (2, "single_label_classification", torch.zeros(2), r"\(2,\) long"),
+    (2, "regression", torch.tensor([0, 1]), r"\(2, 2\) floating point"),
+    (1, None, torch.zeros(2, 2), r"\(2,\) floating point, .* got \(2, 2\)"),
+    (1, None, torch.tensor(0.5), r"\(2,\) floating point, .* got \(\)"),
+    (1, None, torch.tensor([0, 1]), r"\(2,\) floating point, .* torch.int64"),
+    (1, None, [0.0, 1.0], "labels must be a tensor, got list"),
+]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("bad", BAD_LABELS, ids=lambda bad: bad[-1])
+def test_labels_that_fit_no_task_are_refused(tiny_config, bad, training):
+    num_labels, problem_type, labels, message = bad
+    config = with_labels(tiny_config, num_labels, problem_type)
+    for model, ids in (
+        (FastR2D2ForSequenceClassification(config), IDS),
+        (FastR2D2ForPairClassification(config), IDS[:, None].repeat(1, 2, 1)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.train(training)(ids, labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "labels"),
+    [(1, torch.rand(2)), (1, torch.rand(2, 1)), (2, torch.tensor([0, 1])), (2, torch.tensor([[0], [1]])),
+     (3, torch.rand(2, 3))],
+)  # fmt: skip
+def test_labels_that_fit_their_task_train(tiny_config, num_labels, labels):
+    model = FastR2D2ForSequenceClassification(with_labels(tiny_config, num_labels))
+    loss = model.train()(IDS, labels=labels).loss
+    loss.backward()
+    assert loss.shape == () and loss.isfinite()
+
+
+def test_trees_given_as_lists_are_refused(tiny_config):
+    with pytest.raises(ValueError, match=r"labels must be \(2, 2, 2\) long, got list"):
+        FastR2D2ForConstituencyParsing(tiny_config)(IDS, labels=[[0, 1], [0, 2]])
+
+
+BAD_GUIDANCE = [
+    ({"chart_scores": [[0.0, 1.0]] * 2}, "split_scores must be a floating-point tensor, got list"),
+    ({"chart_rows": torch.tensor([True])}, r"chart_rows must be \(2,\) bool, got \(1,\)"),
+    ({"chart_rows": torch.tensor([1, 0])}, r"chart_rows must be \(2,\) bool, got \(2,\) torch.int64"),
+    ({"height_threshold": NAN}, "height_threshold must be a finite number >= 0, got nan"),
+    ({"height_threshold": "0.5"}, "height_threshold must be a finite number >= 0, got '0.5'"),
+    ({"encoding": ""}, "encoding must be one of"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD_GUIDANCE, ids=lambda bad: bad[-1])
+def test_guidance_that_makes_no_sense_is_refused(tiny_config, bad):
+    arguments, message = bad
+    with pytest.raises(ValueError, match=message):
+        FastR2D2ForPreTraining(tiny_config)(IDS, **{"chart_scores": torch.zeros(2, 2)} | arguments)
+
+
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+TYPES = st.sampled_from([torch.int64, torch.int32, torch.bool, torch.float32, torch.float16, torch.complex64])
+TENSORS = st.builds(lambda shape, dtype, value: torch.full(shape, value).to(dtype), SHAPES, TYPES, st.integers(-2, 120))
+
+
+@given(
+    inputs=st.fixed_dictionaries(
+        {"input_ids": TENSORS},
+        optional=dict.fromkeys(("attention_mask", "atom_spans", "split_scores", "labels", "token_type_ids"), TENSORS),
+    ),
+    is_pair=st.booleans(),
+    num_labels=st.integers(1, 3),
+)
+def test_any_tensors_are_used_or_refused(tiny_config, inputs, is_pair, num_labels):
+    config = with_labels(tiny_config, num_labels)
+    model = (FastR2D2ForPairClassification if is_pair else FastR2D2ForSequenceClassification)(config).eval()
+    try:
+        output = model(**inputs)
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert output.logits.isfinite().all() and (output.loss is None or output.loss.isfinite())
