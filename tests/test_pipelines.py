@@ -98,7 +98,7 @@ def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, sizes):
     assert parse(SENTENCES) == expected and max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
     parse._batch_size, parse._batch_tokens = None, None
     assert parse([], **options) == [] and parse(SENTENCES[2], **options) == expected[2]
-    with pytest.raises(ValueError, match="row 0: a text must be a string, got 3"):
+    with pytest.raises(ValueError, match="row 1: a text must be a string, got 3"):
         parse([SENTENCES[0], 3], **options)
 
 
