@@ -121,5 +121,5 @@ def test_a_bundled_name_is_enough_and_a_tree_shows_itself(tmp_path, monkeypatch)
     assert parsed.draw() == parsed.tree.draw(parsed.leaves)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fast-r2d2-tiny").mkdir()  # a folder of that name comes first
-    with pytest.raises(ValueError, match="has no config.json"):
+    with pytest.raises(ValueError, match="fast-r2d2-tiny has no config.json"):
         TreeParser.from_pretrained("fast-r2d2-tiny")
