@@ -238,12 +238,12 @@ def read_split_scores(split_scores: Tensor, sentences: Sentences) -> Tensor:
     return scores
 
 
-def check_finite_scores(split_scores: Tensor, sentences: Sentences) -> None:
-    """Raise ValueError naming the row for infinite scores at split points: under them trees have no likelihood."""
-    is_infinite = split_scores.detach().cpu().isinf() & sentences.is_token[:, 1:]
-    refuse_rows(
-        is_infinite.any(1), "infinite split_scores", "the tree loss needs finite ones, such as 1e4 for infinity"
-    )
+def check_finite_scores(batch: EmbeddedBatch) -> None:
+    """Raise ValueError, naming the row, for infinite split scores, which make the tree loss NaN. The parser's own are
+    not checked in training: there NaN reaches the loss, where loops look for it."""
+    if batch.host_scores is not None:
+        is_infinite = batch.host_scores.isinf() & batch.sentences.is_token[:, 1:]
+        refuse_rows(is_infinite.any(1), "infinity in split_scores", "the tree loss needs finite scores")
 
 
 def check_tree_labels(labels: Tensor, sentences: Sentences) -> None:

@@ -24,6 +24,7 @@ from .inputs import (
     EmbeddedBatch,
     check_decoding,
     check_encoding,
+    check_finite_scores,
     check_guidance,
     check_labels,
     check_tree_labels,
@@ -380,6 +381,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         for scores in (chart_scores, choice_scores):
             if scores is not None:
                 read_split_scores(scores, batch.sentences)
+        if self.config.tree_loss_weight:
+            check_finite_scores(batch)
         check_guidance(chart_rows, len(batch.sentences.lengths), height_threshold)
         chart_scores = self._chart_scores(batch, chart_scores, chart_rows)
         options = {"chart_scores": chart_scores, "vectors_train_choice": lm_trains_choice}
@@ -486,6 +489,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         if not (self.config.forced_loss_weight or self.config.chart_loss_weight):
             raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
+        if self.config.tree_loss_weight:
+            check_finite_scores(batch)
         chart_encoding = "heuristic" if encoding == "heuristic" else "chart"
         losses, fields = {}, {}
         if self.config.forced_loss_weight:

@@ -132,6 +132,18 @@ def test_trees_given_as_lists_are_refused(tiny_config):
         FastR2D2ForConstituencyParsing(tiny_config)(IDS, labels=[[0, 1], [0, 2]])
 
 
+@pytest.mark.parametrize("value", [float("inf"), -float("inf")])
+def test_the_tree_loss_refuses_infinite_scores(tiny_config, value):
+    scores, labels = torch.tensor([[0.0, 1.0], [value, 0.0]]), torch.tensor([0, 1])
+    pretrained, classifier = FastR2D2ForPreTraining(tiny_config), FastR2D2ForSequenceClassification(tiny_config)
+    for train in (pretrained, lambda ids, **inputs: classifier.train()(ids, labels=labels, **inputs)):
+        with pytest.raises(ValueError, match="row 1 of the batch has infinity in split_scores; the tree loss needs"):
+            train(IDS, split_scores=scores)
+    assert classifier.eval()(IDS, split_scores=scores, labels=labels).loss.isfinite()
+    in_padding = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    assert pretrained(IDS, in_padding, split_scores=scores).loss.isfinite()
+
+
 BAD_GUIDANCE = [
     ({"chart_scores": [[0.0, 1.0]] * 2}, "split_scores must be a floating-point tensor, got list"),
     ({"chart_rows": torch.tensor([True])}, r"chart_rows must be \(2,\) bool, got \(1,\)"),
