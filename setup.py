@@ -2,26 +2,26 @@
 
 from setuptools import find_packages, setup
 
+FOLDERS = {
+    "modeling_fast_r2d2": "modeling_fast_r2d2",
+    "fast_r2d2_entry_points": "modeling_fast_r2d2/entry_points",  # its docstring says why it is a package of its own
+    "tokenization_fast_r2d2": "tokenization",
+    "fast_r2d2_kernels": "kernels/fast_r2d2_kernels",
+}
+library = find_packages(include=["modeling_fast_r2d2", "modeling_fast_r2d2.*"])
+
 setup(
-    package_dir={
-        "modeling_fast_r2d2": "modeling_fast_r2d2",
-        "tokenization_fast_r2d2": "tokenization",
-        "fast_r2d2_kernels": "kernels/fast_r2d2_kernels",
-        "fast_r2d2_spacy": "spacy_entry_point",
-        "fast_r2d2_command_line": "command_line",
-    },
+    package_dir=FOLDERS,
     packages=[
-        *find_packages(include=["modeling_fast_r2d2", "modeling_fast_r2d2.*"]),
+        *(name for name in library if ".entry_points" not in name),
+        "fast_r2d2_entry_points",
+        "fast_r2d2_entry_points.command_line",
         "tokenization_fast_r2d2",
         "fast_r2d2_kernels",
-        "fast_r2d2_spacy",
-        "fast_r2d2_command_line",
     ],
     package_data={
+        **{name: ["py.typed"] for name in FOLDERS},
         "modeling_fast_r2d2": ["py.typed", "checkpoints/*/*"],
         "modeling_fast_r2d2.pictures": ["report.html"],
-        "tokenization_fast_r2d2": ["py.typed"],
-        "fast_r2d2_kernels": ["py.typed"],
-        "fast_r2d2_spacy": ["py.typed"],
     },
 )

@@ -9,7 +9,7 @@
 
 import sys
 
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 
 if __name__ == "__main__":
     main(["evaluate", *sys.argv[1:]])

@@ -10,7 +10,7 @@ The bundled checkpoint works offline; `--help` lists the options.
 import sys
 from pathlib import Path
 
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 
 if __name__ == "__main__":
     sentences = Path(__file__).with_name("sentences.txt")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.checkpoints import find_checkpoint
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing.nltk import FastR2D2NltkParser
 from modeling_fast_r2d2.text_files import chunks
@@ -78,7 +78,7 @@ def test_the_command_line_names_the_argument_in_one_line(capsys):
 
 @pytest.mark.slow
 def test_an_argument_of_other_bytes_than_utf8_is_refused():
-    command = [sys.executable, "-m", "fast_r2d2_command_line", "parse", b"a \xff b"]
+    command = [sys.executable, "-m", "fast_r2d2_entry_points.command_line", "parse", b"a \xff b"]
     result = subprocess.run(command, capture_output=True)
     assert result.returncode == 2 and result.stderr.startswith(b"fast-r2d2 parse: error: row 0: a lone surrogate")
 

@@ -25,7 +25,7 @@ except ImportError as error:
 from spacy.attrs import IDX, IS_SPACE
 from spacy.tokens import Doc, Span, Token
 
-import fast_r2d2_spacy  # noqa: F401  # makes the component known where the package's entry points are not installed
+import fast_r2d2_entry_points.spacy  # noqa: F401  # makes the component known where entry points are not installed
 
 from ..decoding import check_method
 from ..trees import BinaryTree, escaped

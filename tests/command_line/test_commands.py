@@ -11,8 +11,8 @@ import evaluate
 import pytest
 from transformers import AutoTokenizer
 
-from fast_r2d2_command_line import main, parsing, texts
-from fast_r2d2_command_line.texts import Text
+from fast_r2d2_entry_points.command_line import main, parsing, texts
+from fast_r2d2_entry_points.command_line.texts import Text
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import UNLABELED_F1, read_predicted_trees, read_treebank, score_trees
 
@@ -42,7 +42,7 @@ def test_lines_of_any_kind_keep_their_count_and_order(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_standard_input_and_the_exit_code():
-    command = [sys.executable, "-m", "fast_r2d2_command_line", "parse"]
+    command = [sys.executable, "-m", "fast_r2d2_entry_points.command_line", "parse"]
     result = subprocess.run([*command, "-"], input="a cat sat\n\n", capture_output=True, text=True, encoding="utf-8")
     assert result.returncode == 0 and result.stdout.splitlines()[1] == "", result.stderr
     assert "1 sentences in" in result.stderr

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 
 
 def error_of(capsys, *arguments: object) -> str:
@@ -51,7 +51,7 @@ def test_output_that_cannot_be_written_is_named(tmp_path, capsys, command):
 
 @pytest.mark.slow
 def test_a_full_disk_behind_standard_output_is_an_error():
-    command = [sys.executable, "-m", "fast_r2d2_command_line", "parse", "The old man"]
+    command = [sys.executable, "-m", "fast_r2d2_entry_points.command_line", "parse", "The old man"]
     with open("/dev/full", "w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 2 and "error: [Errno 28]" in result.stderr and "Traceback" not in result.stderr

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import parquet
 from safetensors.numpy import load_file
 
-from fast_r2d2_command_line import main
-from fast_r2d2_command_line.texts import read_texts
+from fast_r2d2_entry_points.command_line import main
+from fast_r2d2_entry_points.command_line.texts import read_texts
 from modeling_fast_r2d2.text_files import hold_folder
 
 WORDS = "the old man bought a new car and drove it to the river last year".split()
@@ -50,8 +50,10 @@ def by_one(corpus, tmp_path_factory) -> Path:
 def launch(corpus: list[Path], output: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
     options = arguments(corpus, output, "--vectors")
-    return subprocess.Popen([*command, "fast_r2d2_command_line", *options], stderr=subprocess.PIPE, text=True,
-                            env=os.environ | {"OMP_NUM_THREADS": "1"})  # fmt: skip
+    return subprocess.Popen(
+        [*command, "fast_r2d2_entry_points.command_line", *options], stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
 
 
 def kill_one_process(launcher: subprocess.Popen, output: Path) -> None:

@@ -8,9 +8,9 @@ import sys
 import pytest
 import torch
 
-import fast_r2d2_command_line.options as written_twice
-from fast_r2d2_command_line import main, shards
-from fast_r2d2_command_line.threads import use_threads
+import fast_r2d2_entry_points.command_line.options as written_twice
+from fast_r2d2_entry_points.command_line import main, shards
+from fast_r2d2_entry_points.command_line.threads import use_threads
 from modeling_fast_r2d2.decoding import METHODS
 from modeling_fast_r2d2.grammar_induction.alignment import GRANULARITIES
 from modeling_fast_r2d2.grammar_induction.systems import BASELINES
@@ -18,7 +18,7 @@ from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
 
 LIGHT = """
 import json, sys
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 try:
     main(json.loads(sys.argv[1]))
 except SystemExit:

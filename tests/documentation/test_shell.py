@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fast_r2d2_command_line import main  # noqa: E402
+from fast_r2d2_entry_points.command_line import main  # noqa: E402
 from modeling_fast_r2d2 import TreeParser  # noqa: E402
 from pages import PAGES, ROOT, commands  # noqa: E402
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2.version import __version__
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from fast_r2d2_command_line import bound_onednn_memory
+from fast_r2d2_entry_points.command_line import bound_onednn_memory
 from modeling_fast_r2d2 import TreeParser
 
 CHUNK = 4096  # as the command line reads them

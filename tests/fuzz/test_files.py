@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from fast_r2d2_command_line.texts import read_texts
+from fast_r2d2_entry_points.command_line.texts import read_texts
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import read_treebank
 from modeling_fast_r2d2.text_files import read_record

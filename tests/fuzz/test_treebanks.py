@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_r2d2_command_line.scoring import read_predicted
+from fast_r2d2_entry_points.command_line.scoring import read_predicted
 from modeling_fast_r2d2.grammar_induction import parse_brackets, read_treebank, score_trees
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_r2d2_command_line import main
+from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees
 from modeling_fast_r2d2.grammar_induction.labelled_trees import check_spans
 from modeling_fast_r2d2.grammar_induction.treebanks import read_predicted_tree

@@ -1,7 +1,7 @@
 """``fast-r2d2 parse | evaluate | report | convert``: a thin layer over the library, with one module per command.
 
 The modules with options import nothing but the standard library, so that help and complaints appear at once. Each
-command imports the library when it runs. That is why this package lies beside the library, not in it.
+command imports the library when it runs.
 """
 
 import argparse
