@@ -33,6 +33,7 @@ from glue.data import read_task
 from glue.metrics import score
 from glue.tasks import TASKS, Task, find_task
 from modeling_fast_r2d2 import DEFAULT_CHECKPOINT, FastR2D2Model
+from modeling_fast_r2d2.reading import raise_at_bounds
 
 SAME_ANSWER = "always the commonest class"
 
@@ -79,7 +80,8 @@ class NodeVectors(nn.Module):
         return dict(self.processor(inputs))
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans")}
+        batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans", "bounds")}
+        batch = raise_at_bounds(self.model, batch, self.model.config.bounds_bonus)
         if self.has_random_trees:
             rows, tokens = batch["input_ids"].shape
             scores = torch.rand(rows, tokens - 1, generator=self.generator)

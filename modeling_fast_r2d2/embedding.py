@@ -10,12 +10,18 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from .padding import pad_sentences
-from .words import batches_by_length, checked_sentences, tokenize_sentences
+from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
+from .words import batches_by_length, checked_sentences
 
 
 class Constituent(NamedTuple):
-    """A word or a constituent. ``span``: its first and last word, inclusive; ``vector``: ``(hidden_size,)`` float32."""
+    """A word or a constituent.
+
+    Attributes:
+        words: the words in it.
+        span: its first and last word, inclusive. Punctuation that the model does not see is not counted.
+        vector: ``(hidden_size,)`` float32.
+    """
 
     words: list[str]
     span: tuple[int, int]
@@ -40,7 +46,8 @@ class TextEncoder:
         """Root vectors of texts, as sentence encoders give them, by ``config.encoding``.
 
         Args:
-            sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``.
+            sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``. Punctuation is
+                set aside if ``config.punctuation`` says so, as `TreeParser` does; trees are the same.
             batch_size: sentences encoded at once, those of like length together; None sets no limit.
             show_progress_bar: shows a progress bar on standard error.
             normalize_embeddings: scale vectors to length 1, so that their products are cosines.
@@ -65,22 +72,33 @@ class TextEncoder:
         """Words and constituents of the parser's tree with their vectors, from left to right, the wider first."""
         return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
 
-    def sentence_vectors(self, input_ids: Tensor, attention_mask: Tensor, atom_spans: Tensor | None = None) -> Tensor:
+    def sentence_vectors(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        atom_spans: Tensor | None = None,
+        bounds: Tensor | None = None,
+    ) -> Tensor:
         """Root vectors by ``config.encoding``, with gradients, as sentence-transformers asks for them.
 
         Args:
-            input_ids, attention_mask, atom_spans: as `FastR2D2Processor` makes them; see `FastR2D2Model`.
+            input_ids, attention_mask, atom_spans, bounds: as `FastR2D2Processor` makes them; see `pad_batch`.
 
         Returns:
             ``(batch, hidden_size)``.
 
         Raises:
-            ValueError: without ``atom_spans``, since the trees, and so the vectors, would not be those of `encode`.
+            ValueError: without ``atom_spans`` and ``bounds``, since trees and vectors would not be those of `encode`.
         """
-        if atom_spans is None:
-            raise ValueError("sentence vectors need atom_spans, which FastR2D2Processor gives for texts, not for pairs")
+        if atom_spans is None or bounds is None:
+            raise ValueError(
+                "sentence vectors need atom_spans and bounds, which FastR2D2Processor gives for texts, not for pairs"
+            )
         model: Any = self
-        return model(input_ids, attention_mask, atom_spans, return_dict=True).pooler_output
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask, "atom_spans": atom_spans, "bounds": bounds}
+        with torch.no_grad():
+            batch = raise_at_bounds(model, batch, self.config.bounds_bonus)
+        return model(**batch, return_dict=True).pooler_output
 
     def _own_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, loaded once, in the revision of the weights."""
@@ -121,23 +139,20 @@ def embed_sentences(
     Args:
         limits: ``batch_size`` and ``batch_tokens``, as for `batches_by_length`.
     """
-    encoded = tokenize_sentences(tokenizer, sentences)
+    read = _read(model, tokenizer, sentences)
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
     with tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar:
-        for rows in batches_by_length([len(ids) for ids in encoded["input_ids"]], **limits):
-            batch = _padded(tokenizer, encoded, rows, model.device)
-            with evaluation(model):
-                vectors[rows] = model(**batch, return_dict=True).pooler_output.float().cpu().numpy()
+        for rows in batches_by_length([len(sentence.input_ids) for sentence in read], **limits):
+            vectors[rows] = _run(model, [read[row] for row in rows]).pooler_output.float().cpu().numpy()
             bar.update(len(rows))
     return vectors
 
 
 def constituents_of(model: Any, tokenizer: PreTrainedTokenizerBase, sentence: str) -> list[Constituent]:
     """Words and constituents of the parser's tree over words, from left to right, the wider first."""
-    encoded = tokenize_sentences(tokenizer, [sentence])
-    [words], [word_ids] = encoded["words"], encoded["word_ids"]
-    with evaluation(model):
-        output = model(**_padded(tokenizer, encoded, [0], model.device), encoding="forced", return_dict=True)
+    [read] = _read(model, tokenizer, [sentence])
+    words, word_ids = read.words, read.word_ids
+    output = _run(model, [read], encoding="forced")
     nodes = output.last_hidden_state[0].float().cpu().numpy()
     pieces = [(piece, piece) for piece in range(len(word_ids))] + [tuple(span) for span in output.spans[0].tolist()]
     found = [
@@ -152,9 +167,11 @@ def _begins_word(word_ids: list[int], piece: int) -> bool:
     return piece in (0, len(word_ids)) or word_ids[piece] != word_ids[piece - 1]
 
 
-def _padded(
-    tokenizer: PreTrainedTokenizerBase, encoded: dict[str, list], rows: list[int], device: torch.device
-) -> dict[str, torch.Tensor]:
-    ids, spans = ([encoded[name][row] for row in rows] for name in ("input_ids", "atom_spans"))
-    batch = pad_sentences(ids, spans, pad_token_id=tokenizer.pad_token_id or 0)
-    return {name: tensor.to(device) for name, tensor in batch.items()}
+def _read(model: Any, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) -> list[ReadSentence]:
+    return sentences_to_parse(tokenizer, sentences, set_marks_aside=model.config.punctuation == "aside")
+
+
+def _run(model: Any, sentences: list[ReadSentence], **options: Any) -> Any:
+    batch = {name: tensor.to(model.device) for name, tensor in pad_batch(sentences).items()}
+    with evaluation(model):
+        return model(**raise_at_bounds(model, batch, model.config.bounds_bonus), **options, return_dict=True)

@@ -8,11 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transformers import BatchFeature, PreTrainedTokenizerBase, ProcessorMixin
+from transformers import BatchFeature, PreTrainedConfig, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import cached_file
 
-from .padding import pad_sentences
-from .words import tokenize_sentences
+from .reading import pad_batch, sentences_to_parse
 
 MODULES = "modules.json"
 SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
@@ -35,17 +34,19 @@ class FastR2D2Processor(ProcessorMixin):
         tokenizer: the fast tokenizer of the model.
         is_described: whether the folder has sentence-transformers' files. Without them sentence-transformers would take
             a mean over leaves, constituents and padding for the vector of a sentence, so texts are refused.
+        punctuation: ``config.punctuation`` of the model.
     """
 
     _auto_class = "AutoProcessor"
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, is_described: bool = True):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, is_described: bool = True, punctuation: str = "keep"):
         super().__init__(tokenizer)
-        self.is_described = is_described
+        self.is_described, self.punctuation = is_described, punctuation
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> "FastR2D2Processor":
-        """Load the tokenizer that lies beside the weights; arguments as in transformers."""
+        """Load the tokenizer that lies beside the weights, and read what their folder says; arguments as in
+        transformers."""
         processor = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         places = ("cache_dir", "token", "revision", "local_files_only", "subfolder")
         options = {name: kwargs[name] for name in places if name in kwargs}
@@ -53,6 +54,8 @@ class FastR2D2Processor(ProcessorMixin):
             pretrained_model_name_or_path, MODULES, _raise_exceptions_for_missing_entries=False, **options
         )
         processor.is_described = found is not None
+        config, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **options)
+        processor.punctuation = config.get("punctuation", "keep")
         return processor
 
     def __call__(  # type: ignore[override]  # texts only
@@ -70,7 +73,7 @@ class FastR2D2Processor(ProcessorMixin):
             common_kwargs: for pairs, as for the tokenizer.
 
         Returns:
-            ``input_ids``, ``attention_mask`` and ``atom_spans``, as the models take them.
+            The tensors of `pad_batch`, as `FastR2D2Model.sentence_vectors` takes them.
 
         Raises:
             ValueError: if the folder was not made for sentence-transformers.
@@ -84,14 +87,15 @@ class FastR2D2Processor(ProcessorMixin):
                 "saved by an older version, or holds a parser alone; load the model with AutoModel and save it again"
             )
         limit = options.get("max_length") or self.tokenizer.model_max_length
-        encoded = tokenize_sentences(self.tokenizer, text, max_length=limit if limit < NO_LIMIT else None)
-        ids, spans, pad_token_id = encoded["input_ids"], encoded["atom_spans"], self.tokenizer.pad_token_id or 0
-        return BatchFeature(dict(pad_sentences(ids, spans, pad_token_id=pad_token_id)))
+        return BatchFeature(pad_batch(sentences_to_parse(
+            self.tokenizer, text, set_marks_aside=self.punctuation == "aside",
+            max_length=limit if limit < NO_LIMIT else None,
+        )))  # fmt: skip
 
     def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As in transformers, without what `from_pretrained` reads from the model's folder."""
         fields = super().to_dict(*args, **kwargs)
-        fields.pop("is_described", None)  # of the folder, not of the processor
-        return fields
+        return {name: value for name, value in fields.items() if name not in ("is_described", "punctuation")}
 
 
 def describe_to_sentence_transformers(folder: Path) -> None:

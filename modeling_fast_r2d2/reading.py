@@ -137,6 +137,7 @@ def sentences_to_parse(
     is_split_into_words: bool = False,
     word_offsets: Sequence[Sequence[Span]] | None = None,
     set_marks_aside: bool = False,
+    max_length: int | None = None,
 ) -> list[ReadSentence]:
     """Tokenize sentences for a parser.
 
@@ -146,13 +147,14 @@ def sentences_to_parse(
         word_offsets: where the given words stand in a text; by default they are joined by single blanks.
         set_marks_aside: take out the punctuation between words, so that the model does not see it. A sentence of
             nothing but punctuation keeps it.
+        max_length: the number of pieces to keep of each sentence, punctuation included; None keeps all.
 
     Raises:
         ValueError: if the tokenizer is slow, or as `checked_sentences` raises it.
     """
     sentences = list(checked_sentences(sentences, is_split_into_words))
     shown = replace_dropped_words(tokenizer, sentences) if is_split_into_words else sentences
-    encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=is_split_into_words)
+    encoded = tokenize_sentences(tokenizer, shown, max_length=max_length, is_split_into_words=is_split_into_words)
     if is_split_into_words:
         encoded["words"] = [list(words) or [tokenizer.unk_token] for words in sentences]
         encoded["word_offsets"] = [_joined(words) for words in sentences] if word_offsets is None else [*word_offsets]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2Model, bundled_checkpoint
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2Model, TreeParser, bundled_checkpoint
 from tokenization_fast_r2d2 import tokenize_sentences
 
 TEXTS = ["The unbelievably old cat sat on the mat", "Yes", "It rained all day", "Yes", ""]
@@ -60,6 +60,19 @@ def test_constituents_are_the_trees_words_and_phrases(model, tokenizer):
     [cat] = [c for c in constituents if c.words == ["cat"]]
     assert any(np.allclose(cat.vector, node, atol=1e-6) for node in nodes)
     assert [c.words for c in model.constituents("Yes")] == [["Yes"]]
+
+
+@pytest.mark.parametrize("punctuation", ["aside", "keep"])
+def test_text_with_punctuation_is_read_as_the_tree_parser_reads_it(model, tokenizer, punctuation):
+    model.config.punctuation = punctuation
+    texts = ["The cat, which was old (and tired), slept.", "Well-known people don't say 'no'.", "...", "Yes!"]
+    parsed = TreeParser(model, tokenizer, with_vectors=True)(texts)
+    np.testing.assert_allclose(model.encode(texts), [sentence.vector for sentence in parsed], atol=1e-6)
+    constituents = model.constituents(texts[0])
+    words = [c.words[0] for c in constituents if len(c.words) == 1]
+    expected = parsed[0].leaves if punctuation == "keep" else "The cat which was old and tired slept".split()
+    assert words == expected and constituents[0].words == expected
+    np.testing.assert_allclose(constituents[0].vector, parsed[0].vector, atol=1e-6)  # so the trees are the same
 
 
 def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tmp_path):
