@@ -15,7 +15,7 @@ from tokenization_fast_r2d2 import tokenize_sentences, train_tokenizer
 
 SURROGATE = "a \udcff b"
 NO_TEXTS = [None, 3, 2.5, float("nan"), True, b"a cat", ["a", "cat"], SURROGATE, "\ud800\udc00"]
-NO_WORDS = [None, 3, "a cat", b"a cat", {"a": "cat"}, {"a", "cat"}, ["a", None], ["a", 3], [["a"]], ["a", SURROGATE]]
+NO_WORDS = [None, 3, "a cat", b"a cat", {"a": "cat"}, {"cat"}, ["a", None], ["a", 3], [["a"]], ["a", SURROGATE]]
 
 
 @pytest.fixture
