@@ -16,8 +16,6 @@ from torch.nn import functional as F
 
 from .chart import Chart
 
-MAX_TABLE = 2**24  # entries of 8 bytes
-
 # (ranks, lengths, count) to the nearest greater ranks on either side, as `nearest_greater` has them.
 Search = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
@@ -168,28 +166,17 @@ def _assemble(lengths: Tensor, spans: Tensor, splits: Tensor) -> Chart:
 
 def _find_children(spans: Tensor, splits: Tensor, root_spans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Node ids, by their spans, of the candidates' children, -1 past the last candidate, and of the roots."""
-    num_tokens, widest = len(spans) - len(splits), int((root_spans[:, 1] - root_spans[:, 0]).max()) + 1
-    place_of = _index(spans[:, 0] * widest + spans[:, 1] - spans[:, 0], num_tokens * widest)
+    num_tokens = len(spans) - len(splits)
+    keys, by_key = (spans[:, 0] * num_tokens + spans[:, 1]).sort()
     start, end, is_candidate = spans[num_tokens:, :1], spans[num_tokens:, 1:], splits >= 0
 
     def find(first: Tensor, last: Tensor) -> Tensor:
-        return place_of((first * (widest - 1) + last).clamp(min=0))
+        place = torch.searchsorted(keys, first * num_tokens + last).clamp(max=len(keys) - 1)
+        return by_key[place]
 
     left = find(start, splits).masked_fill(~is_candidate, -1)
     right = find(splits + 1, end).masked_fill(~is_candidate, -1)
     return left, right, find(*root_spans.unbind(-1))
-
-
-def _index(keys: Tensor, bound: int) -> Callable[[Tensor], Tensor]:
-    """A function that finds the place of a key among distinct keys below ``bound``; for others it gives any place.
-
-    A table takes a quarter of the time of a search, but for long sentences it would be too large.
-    """
-    if bound <= MAX_TABLE:
-        table = keys.new_zeros(bound).scatter_(0, keys, torch.arange(len(keys), device=keys.device))
-        return lambda wanted: table[wanted]
-    ascending, by_key = keys.sort()
-    return lambda wanted: by_key[torch.searchsorted(ascending, wanted).clamp(max=len(keys) - 1)]
 
 
 def _levels(left: Tensor, right: Tensor, candidates: Tensor, num_tokens: int) -> Tensor:

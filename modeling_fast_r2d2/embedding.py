@@ -1,6 +1,6 @@
 """Texts to vectors: `FastR2D2Model.encode` and `FastR2D2Model.constituents`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
+from .trees import Span
 from .words import batches_by_length, checked_sentences
 
 
@@ -139,11 +140,11 @@ def embed_sentences(
     Args:
         limits: ``batch_size`` and ``batch_tokens``, as for `batches_by_length`.
     """
-    read = _read(model, tokenizer, sentences)
+    read, bonus = _read(model, tokenizer, sentences), model.config.bounds_bonus
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
     with tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar:
         for rows in batches_by_length([len(sentence.input_ids) for sentence in read], **limits):
-            vectors[rows] = _run(model, [read[row] for row in rows]).pooler_output.float().cpu().numpy()
+            vectors[rows] = _run(model, [read[row] for row in rows], bonus).pooler_output.float().cpu().numpy()
             bar.update(len(rows))
     return vectors
 
@@ -151,16 +152,36 @@ def embed_sentences(
 def constituents_of(model: Any, tokenizer: PreTrainedTokenizerBase, sentence: str) -> list[Constituent]:
     """Words and constituents of the parser's tree over words, from left to right, the wider first."""
     [read] = _read(model, tokenizer, [sentence])
-    words, word_ids = read.words, read.word_ids
-    output = _run(model, [read], encoding="forced")
-    nodes = output.last_hidden_state[0].float().cpu().numpy()
-    pieces = [(piece, piece) for piece in range(len(word_ids))] + [tuple(span) for span in output.spans[0].tolist()]
-    found = [
-        Constituent(words[word_ids[i] : word_ids[j] + 1], (word_ids[i], word_ids[j]), vector)
-        for (i, j), vector in zip(pieces, nodes, strict=True)
-        if _begins_word(word_ids, i) and _begins_word(word_ids, j + 1)
-    ]
+    [vectors] = node_vectors(model, [read], model.config.bounds_bonus)
+    found = [Constituent(read.words[first : last + 1], (first, last), vectors[first, last]) for first, last in vectors]
     return sorted(found, key=lambda constituent: (constituent.span[0], -constituent.span[1]))
+
+
+def node_vectors(model: Any, sentences: Sequence[ReadSentence], bounds_bonus: float) -> list[dict[Span, np.ndarray]]:
+    """Encode one batch along the parser's trees.
+
+    Args:
+        model: with an encoder.
+        bounds_bonus: as for `raise_at_bounds`.
+
+    Returns:
+        For each sentence the vectors of its words and constituents, ``(hidden_size,)`` float32, by first and last word.
+    """
+    output = _run(model, sentences, bounds_bonus, encoding="forced")
+    rows = zip(sentences, output.spans.tolist(), output.last_hidden_state.float().cpu().numpy(), strict=True)
+    return [_by_words(sentence.word_ids, spans, nodes) for sentence, spans, nodes in rows]
+
+
+def _by_words(word_ids: list[int], spans: list[Span], nodes: np.ndarray) -> dict[Span, np.ndarray]:
+    """A word of several pieces is a constituent over them."""
+    pieces, padded_leaves = len(word_ids), (len(nodes) + 1) // 2
+    located = [((piece, piece), piece) for piece in range(pieces)]
+    located += [(span, padded_leaves + k) for k, span in enumerate(spans[: pieces - 1])]
+    return {
+        (word_ids[first], word_ids[last]): nodes[node]
+        for (first, last), node in located
+        if _begins_word(word_ids, first) and _begins_word(word_ids, last + 1)
+    }
 
 
 def _begins_word(word_ids: list[int], piece: int) -> bool:
@@ -171,7 +192,7 @@ def _read(model: Any, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) 
     return sentences_to_parse(tokenizer, sentences, set_marks_aside=model.config.punctuation == "aside")
 
 
-def _run(model: Any, sentences: list[ReadSentence], **options: Any) -> Any:
+def _run(model: Any, sentences: Sequence[ReadSentence], bounds_bonus: float, **options: Any) -> Any:
     batch = {name: tensor.to(model.device) for name, tensor in pad_batch(sentences).items()}
     with evaluation(model):
-        return model(**raise_at_bounds(model, batch, model.config.bounds_bonus), **options, return_dict=True)
+        return model(**raise_at_bounds(model, batch, bounds_bonus), **options, return_dict=True)

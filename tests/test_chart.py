@@ -154,16 +154,6 @@ def test_following_a_choice_yields_one_node_per_split_point():
     assert torch.equal(lowest[nodes[0][splits] - chart.num_tokens, 0], splits)
 
 
-def test_a_search_finds_the_children_that_a_table_finds(monkeypatch):
-    scores, lengths = torch.randn(3, 30, generator=torch.Generator().manual_seed(0)), torch.tensor([31, 1, 9])
-    ranks = merge_ranks(scores, lengths)
-    by_table = plan_chart(ranks, lengths, 3)
-    monkeypatch.setattr(chart_planning, "MAX_TABLE", 0)
-    by_search = plan_chart(ranks, lengths, 3)
-    for name in ("spans", "splits", "left", "right", "roots"):
-        assert getattr(by_table, name).equal(getattr(by_search, name))
-
-
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), window=st.integers(1, 4))
 def test_candidates_lie_where_levels_say(lengths, window):
     lengths = torch.tensor(lengths)

@@ -6,14 +6,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
+from modeling_fast_r2d2.embedding import node_vectors
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.running_text import split_texts
 from modeling_fast_r2d2.pictures import draw_chart
-from modeling_fast_r2d2.reading import pad_batch, raise_at_bounds
 
 METHODS = {"parser": "Parser", "chart": "Chart", "minimum_risk": "Minimum risk"}
 FORMATS = ("brackets", "JSON", "SVG")
@@ -78,19 +77,10 @@ def constituents(words: Words) -> list[tuple[str, np.ndarray]]:
     """The constituents of the parser's tree, or the only word; the widest first. Vectors have length 1."""
     parser = parsers()["parser"]
     [read] = parser.read([words], is_split_into_words=True)
-    with torch.no_grad():
-        batch = raise_at_bounds(parser.model, pad_batch([read]), parser.bounds_bonus)
-        output = parser.model(**batch, encoding="forced")
-    if not read.word_split_points:
-        return [(" ".join(read.words), _normalised(output.pooler_output[0]))]
-    vectors = output.last_hidden_state[0, len(read.input_ids) :]  # by split points between pieces
-    found = zip(read.word_tree(output.spans[0]).spans, vectors[read.word_split_points], strict=True)
-    widest_first = sorted(found, key=lambda pair: pair[0][0] - pair[0][1])
-    return [(" ".join(read.words[i : j + 1]), _normalised(vector)) for (i, j), vector in widest_first]
-
-
-def _normalised(vector: torch.Tensor) -> np.ndarray:
-    return torch.nn.functional.normalize(vector, dim=0).numpy()
+    [vectors] = node_vectors(parser.model, [read], parser.bounds_bonus)
+    widest_first = sorted(vectors, key=lambda span: span[0] - span[1])
+    shown = [span for span in widest_first if span[0] < span[1]] or widest_first
+    return [(" ".join(read.words[i : j + 1]), vectors[i, j] / np.linalg.norm(vectors[i, j])) for i, j in shown]
 
 
 @cache

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from torch import Tensor
 
-from ..embedding import evaluation
-from ..reading import ReadSentence, pad_batch, raise_at_bounds
+from ..embedding import node_vectors
+from ..reading import ReadSentence
 from ..words import Span, batches_by_length, tokens_with_pieces
 from .pretokenized import parse_tokens
 from .tree_parser import TreeParser
@@ -32,7 +31,7 @@ def token_vectors(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> lis
     read = parser.read([[sentences[row][place] for place in seen[row]] for row in rows], True)
     vectors = [np.zeros((len(tokens), 2, parser.model.config.hidden_size), np.float32) for tokens in sentences]
     trees = parse_tokens(parser, sentences)
-    for row, sentence, nodes in zip(rows, read, _node_vectors(parser, read), strict=True):
+    for row, sentence, nodes in zip(rows, read, _in_batches(parser, read), strict=True):
         words_before = _words_before(sentence, seen[row], len(sentences[row]))
         tokens = [(token, token) for token in range(len(sentences[row]))]
         for column, spans in ((0, tokens), (1, list(trees[row].spans))):
@@ -51,34 +50,14 @@ def _words_before(sentence: ReadSentence, seen: Sequence[int], num_tokens: int) 
     return counts.cumsum().tolist()
 
 
-def _node_vectors(parser: TreeParser, sentences: Sequence[ReadSentence]) -> list[dict[Span, np.ndarray]]:
-    """For each sentence the vectors of its words and constituents, by first and last word."""
+def _in_batches(parser: TreeParser, sentences: Sequence[ReadSentence]) -> list[dict[Span, np.ndarray]]:
+    """The `node_vectors` of sentences, in their order."""
     found: dict[int, dict[Span, np.ndarray]] = {}
-    for rows in batches_by_length(
-        [len(sentence.input_ids) for sentence in sentences], batch_tokens=parser.batch_tokens
-    ):
-        batch = pad_batch([sentences[row] for row in rows])
-        batch = {name: tensor.to(parser.model.device) for name, tensor in batch.items()}
-        with evaluation(parser.model):
-            batch = raise_at_bounds(parser.model, batch, parser.bounds_bonus)
-            output = parser.model.base_model(**batch, encoding="forced", return_dict=True)
-        for row, spans, nodes in zip(rows, output.spans.cpu(), output.last_hidden_state.float().cpu(), strict=True):
-            found[row] = _by_words(sentences[row].word_ids, spans, nodes)
+    lengths = [len(sentence.input_ids) for sentence in sentences]
+    for rows in batches_by_length(lengths, batch_tokens=parser.batch_tokens):
+        batch = [sentences[row] for row in rows]
+        found |= zip(rows, node_vectors(parser.model.base_model, batch, parser.bounds_bonus), strict=True)
     return [found[row] for row in range(len(sentences))]
-
-
-def _by_words(word_ids: list[int], spans: Tensor, nodes: Tensor) -> dict[Span, np.ndarray]:
-    """A word of several pieces is a constituent over them."""
-    begins = [True, *(first != second for first, second in zip(word_ids, word_ids[1:], strict=False)), True]
-    pieces = [(piece, piece) for piece in range(len(word_ids))]
-    padded_leaves = (len(nodes) + 1) // 2
-    constituents = [(tuple(span), padded_leaves + k) for k, span in enumerate(spans[: len(word_ids) - 1].tolist())]
-    located = [*zip(pieces, range(len(word_ids)), strict=True), *constituents]
-    return {
-        (word_ids[first], word_ids[last]): nodes[node].numpy()
-        for (first, last), node in located
-        if begins[first] and begins[last + 1]
-    }
 
 
 __all__ = ["token_vectors"]
