@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2 import chart_planning
 from modeling_fast_r2d2.chart import best_tree, candidate_places, follow, planned_tree, widest_neighbours
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 
