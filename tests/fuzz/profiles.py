@@ -24,4 +24,6 @@ def examples(quick: int, long: int) -> settings:
 
 
 profile = examples(quick=20, long=150)
-often = examples(quick=40, long=3000)  # of what is quick
+of_texts = examples(quick=20, long=600)
+of_batches = examples(quick=40, long=3000)
+of_training = examples(quick=40, long=1500)

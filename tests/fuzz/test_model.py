@@ -13,7 +13,7 @@ from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTrainin
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from profiles import often  # noqa: E402
+from profiles import of_batches, of_training  # noqa: E402
 from strategies import SMALL, batches, damaged_batches  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def check(output, batch: dict, encoding: str, hidden_size: int) -> None:
             assert words <= set(map(tuple, tree.spans))
 
 
-@often
+@of_batches
 @given(batch=batches(), encoding=encodings)
 def test_every_good_batch_is_encoded_as_its_sentences_are_alone(model, drawn, batch, encoding):
     drawn["model batches"] += 1
@@ -66,7 +66,7 @@ def test_every_good_batch_is_encoded_as_its_sentences_are_alone(model, drawn, ba
         torch.testing.assert_close(output.pooler_output[row : row + 1], expected, rtol=1e-3, atol=1e-4)
 
 
-@often
+@of_batches
 @given(batch=damaged_batches(), encoding=encodings)
 def test_a_damaged_batch_is_refused_or_encoded_rightly(model, drawn, batch, encoding):
     drawn["model batches"] += 1
@@ -78,7 +78,7 @@ def test_a_damaged_batch_is_refused_or_encoded_rightly(model, drawn, batch, enco
         check(output, {"attention_mask": None} | batch, encoding, model.config.hidden_size)
 
 
-@often
+@of_training
 @given(batch=st.one_of(batches(), damaged_batches()))
 @example(batch={"input_ids": torch.tensor([[24, 23]]), "split_scores": torch.tensor([[torch.inf]])})
 def test_pretraining_on_any_batch_is_refused_or_has_finite_gradients(model, drawn, batch):

@@ -12,7 +12,7 @@ from modeling_fast_r2d2 import BinaryTree, FastR2D2Model, TreeParser, bundled_ch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from profiles import profile  # noqa: E402
+from profiles import of_texts  # noqa: E402
 from strategies import any_word, not_texts, texts  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def check(parsed) -> None:
     assert tree == parsed.tree and parsed.draw() and "\n" not in parsed.tree.brackets(parsed.leaves)
 
 
-@profile
+@of_texts
 @given(lines=several, method=st.sampled_from(["parser", "chart"]), punctuation=st.sampled_from(["keep", "aside"]))
 def test_every_text_has_a_tree(parsers, drawn, lines, method, punctuation):
     drawn["texts"] += len(lines)
@@ -49,7 +49,7 @@ def test_every_text_has_a_tree(parsers, drawn, lines, method, punctuation):
     np.testing.assert_allclose(alone.split_scores, found[0].split_scores, rtol=1e-3, atol=1e-3)
 
 
-@profile
+@of_texts
 @given(sentences=st.lists(st.lists(any_word, min_size=1, max_size=12), min_size=1, max_size=10))
 def test_every_given_word_is_a_leaf(parsers, drawn, sentences):
     drawn["texts"] += len(sentences)
@@ -57,7 +57,7 @@ def test_every_given_word_is_a_leaf(parsers, drawn, sentences):
         assert parsed.leaves == words and parsed.tree.num_leaves == len(words)
 
 
-@profile
+@of_texts
 @given(lines=several, place=st.integers(0, 19), wrong=not_texts)
 def test_what_is_no_text_is_refused_with_its_row(parsers, drawn, lines, place, wrong):
     drawn["texts"] += len(lines)
@@ -66,7 +66,7 @@ def test_what_is_no_text_is_refused_with_its_row(parsers, drawn, lines, place, w
         parsers["parser", "aside"]([*lines[:place], wrong, *lines[place:]])
 
 
-@profile
+@of_texts
 @given(lines=several)
 def test_every_text_has_a_finite_vector(drawn, lines, encoder):
     drawn["texts"] += len(lines)
