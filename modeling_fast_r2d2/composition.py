@@ -120,14 +120,11 @@ class Composition(nn.Module):
             tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``; or ``(1, hidden_size)``, ``[SUM]``
                 alone, where no probability is needed. No other token's output depends on ``[CLS]``.
         """
-        if self.graphs is not None:
-            self.graphs.begin(self)
         return self.stack.prepare(tasks)
 
     def works_apart(self, vectors: Tensor) -> bool:
         """Whether `log_prob` and `parent` may be used instead of `forward`."""
-        is_own = self.graphs is None and not self._is_compiled() and not is_watched(self)
-        return is_own and self.stack.works_apart(vectors)
+        return not self._is_compiled() and not is_watched(self) and self.stack.works_apart(vectors)
 
     def forward(
         self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None
@@ -144,14 +141,6 @@ class Composition(nn.Module):
             Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or
             wider; None without ``[CLS]``.
         """
-        if self.graphs is not None and self.graphs.serve(children):
-            return self.graphs.run(self, shared, children)
-        return self.compose(shared, children, projected)
-
-    def compose(
-        self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """`forward` without recorded launches."""
         *scored, summed, left, right = self.stack(shared, children, projected)
         return self._blend(summed, left, right), self._log_prob(scored[0]) if scored else None
 

@@ -86,7 +86,8 @@ class FastR2D2Config(PreTrainedConfig):
             Pretraining has the last two. A loss of weight 0 is not computed.
         composition_kernels: ``"torch"``; ``"triton"``, the fused kernels of `fast_r2d2_kernels`; or ``"auto"``,
             the fused kernels on a GPU where they can run, else torch.
-        cuda_graphs: On a GPU, in evaluation, replay recorded launches for a tree's small levels (see `level_graphs`).
+        cuda_graphs: On a GPU, in evaluation, replay recorded launches for all but the largest levels (see
+            `level_graphs`).
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
         pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
             sentence's ends.

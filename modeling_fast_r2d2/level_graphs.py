@@ -1,112 +1,139 @@
 """Small levels on a GPU as CUDA graphs: one launch per level, not one per operation.
 
-The upper levels of a tree have few nodes, and a chain has one node per level; there a GPU waits for launches. A level
-is padded to a power of two. The launches of a composition of that size are recorded once and then replayed.
+The upper levels of a tree have few nodes, and a chain has one node per level; there a GPU waits for launches. So the
+launches of a level, of a certain size, are recorded once and then replayed; `recorded_levels` says which launches.
+
+A recording reads and writes the same addresses whenever it is replayed. So recordings own the nodes that they work on,
+and encodings take turns with them. All recordings of a model share one pool of memory and one stream to record on.
 
 A recording does not notice later changes of a model: hooks, switched adapters, a layer's new forward pass. Moved or
 replaced weights are noticed.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-MAX_COMPOSITIONS = 256  # of a level; larger levels take longer to compute than to launch
+MAX_COMPOSITIONS = 2048  # of a level; larger levels take longer to compute than to launch
+# Nodes that the recordings own, at least and at most. They grow by powers of two, and then all is recorded again. The
+# most are 800 MB of float32 vectors in the base size; encodings of more nodes are not recorded.
+MIN_NODES, MAX_NODES = 2**14, 2**18
 
 
 class LevelGraphs:
-    """The recordings of one composition function. Copies and pickles begin without recordings."""
+    """The recordings of one composition function. Copies and pickles begin without recordings.
+
+    Attributes:
+        num_nodes: room in the buffers that recordings own.
+        kinds: what belongs to each kind of encoding; empty after weights have moved or room has grown.
+        recorder: records on the weights' device.
+    """
 
     def __init__(self) -> None:
-        self._recordings: dict[tuple, Recording] = {}
+        self.num_nodes, self.kinds = 0, dict[tuple, Any]()
+        self.recorder: Any = None
         self._weights: tuple[int, ...] = ()
-        self._evaluates = False
-        self._lock = threading.Lock()  # recordings have one set of inputs each
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type["LevelGraphs"], tuple[()]]:
         return LevelGraphs, ()
 
-    def begin(self, composition: torch.nn.Module) -> None:
-        """Called before each encoding: forgets recordings whose weights have moved in memory."""
-        weights = tuple(parameter.data_ptr() for parameter in composition.parameters())
-        with self._lock:
-            # A replica of `DataParallel` has no parameters of its own, and others at every step.
-            is_whole = bool(weights) and not getattr(composition, "_is_replica", False)
-            self._evaluates = is_whole and not any(module.training for module in composition.modules())
-            if weights != self._weights:
-                self._recordings.clear()
-                self._weights = weights
+    def serve(self, composition: torch.nn.Module, leaves: Tensor, num_nodes: int) -> bool:
+        """Whether an encoding of these leaves, ``(num_tokens, hidden_size)``, may be replayed.
 
-    def serve(self, children: Tensor) -> bool:
-        """Whether a level of these children, ``(2, compositions, hidden_size)``, may be replayed.
-
-        Not under autocast: its copies of the weights would be gone when a recording reads them.
+        Not under autocast: its copies of the weights would be gone when a recording reads them. Not in a replica of
+        `DataParallel`: it has no parameters of its own, and others at every step.
         """
         return (
-            0 < children.shape[1] <= MAX_COMPOSITIONS
-            and children.is_cuda
-            and self._evaluates
+            can_record(leaves)
+            and num_nodes <= MAX_NODES
             and not torch.is_grad_enabled()
-            and not torch.is_autocast_enabled(children.device.type)
+            and not torch.is_autocast_enabled(leaves.device.type)
             and not torch.compiler.is_compiling()
-            and not torch.cuda.is_current_stream_capturing()
+            and composition._compiled_call_impl is None
+            and not getattr(composition, "_is_replica", False)
+            and not any(module.training for module in composition.modules())
         )
 
-    def run(self, composition: Any, shared: Any, children: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The results of ``composition.compose`` for these arguments, from a recording."""
-        size = padded_size(children.shape[1])
-        stream = torch.cuda.current_stream(children.device).cuda_stream if children.is_cuda else None
-        key = size, len(shared.tasks), children.dtype, children.device, stream
+    @contextmanager
+    def turn(self, composition: torch.nn.Module, device: torch.device, num_nodes: int) -> Iterator[None]:
+        """Inside, one encoding of so many nodes has the recordings for itself, among threads and streams."""
         with self._lock:
-            if key not in self._recordings:
-                self._recordings[key] = Recording(composition.compose, shared, children, size)
-            return self._recordings[key].run(shared, children)
+            weights = addresses(composition)
+            if weights != self._weights or num_nodes > self.num_nodes:
+                self._forget()
+                self._weights, self.recorder = weights, Recorder(device)
+                self.num_nodes = max(1 << (num_nodes - 1).bit_length(), self.num_nodes, MIN_NODES)
+            self.recorder.enter()
+            try:
+                yield
+            finally:
+                self.recorder.leave()
+
+    def _forget(self) -> None:
+        if self.recorder is not None:
+            self.recorder.finish()  # before memory that it uses is free for others
+        self.kinds.clear()
+
+
+def can_record(leaves: Tensor) -> bool:
+    return leaves.is_cuda and not torch.cuda.is_current_stream_capturing()
+
+
+def addresses(module: torch.nn.Module) -> tuple[int, ...]:
+    return tuple(parameter.data_ptr() for parameter in module.parameters())
 
 
 def padded_size(count: int) -> int:
-    """The least power of two that is at least ``count``."""
-    return 1 << (count - 1).bit_length()
+    """The size for which a level of ``count`` cells is recorded: up to 64 a power of two, since a small level takes the
+    same time whatever its size; then a multiple of 64, and from 512 on at most a quarter more than ``count``."""
+    power = 1 << (count - 1).bit_length()
+    step = max(power // 8, min(power, 64))
+    return -(-count // step) * step
 
 
-class Recording:
-    """A recorded composition of ``size`` nodes. Its inputs and results are attributes, so that their addresses stay."""
+class Recorder:
+    """Records launches on one device as CUDA graphs.
 
-    def __init__(self, compose: Callable, shared: Any, children: Tensor, size: int):
-        with torch.inference_mode(False), torch.no_grad():  # so that both modes may write into the inputs
-            self.tensors = [torch.empty_like(tensor).copy_(tensor) for tensor in shared.tensors()]
-            self.shared = shared.of_tensors(self.tensors)
-            self.children = torch.zeros(2, size, children.shape[2], dtype=children.dtype, device=children.device)
-            self.replay = record(lambda: compose(self.shared, self.children), children.device)
+    Graphs that share a pool must not run at the same time, since each keeps its intermediate results where the others
+    keep theirs. So streams wait for each other, while the host waits for none.
+    """
 
-    def run(self, shared: Any, children: Tensor) -> tuple[Tensor, Tensor | None]:
-        count = children.shape[1]
-        torch._foreach_copy_(self.tensors, shared.tensors())
-        self.children[:, :count].copy_(children)
-        parents, log_prob = self.replay()
-        return parents[:count].clone(), None if log_prob is None else log_prob[:count].clone()
+    def __init__(self, device: torch.device):
+        self._device = device
+        with torch.cuda.device(device):
+            self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+        self._last_use: torch.cuda.Event | None = None
 
-
-def record(function: Callable[[], tuple], device: torch.device) -> Callable[[], tuple]:
-    """The function's launches as a CUDA graph; each replay writes the same results."""
-    with torch.cuda.device(device):
-        current, beside = torch.cuda.current_stream(), torch.cuda.Stream()
-        beside.wait_stream(current)
-        with torch.cuda.stream(beside):
-            for _ in range(3):  # compiling and reserving memory at first use must not be recorded
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """The function's launches. It is also run, so it must do no harm to run it several times."""
+        with torch.cuda.device(self._device):
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                for _ in range(3):  # compiling and reserving memory at first use must not be recorded
+                    function()
+            torch.cuda.current_stream().wait_stream(self._stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
                 function()
-        current.wait_stream(beside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
-            results = function()
+        return graph.replay
 
-    def replay() -> tuple:
-        graph.replay()
-        return results
+    def enter(self) -> None:
+        """The current stream waits for the encoding before, which may have run on another stream."""
+        if self._last_use is not None:
+            torch.cuda.current_stream(self._device).wait_event(self._last_use)
 
-    return replay
+    def leave(self) -> None:
+        self._last_use = torch.cuda.current_stream(self._device).record_event()
+
+    def finish(self) -> None:
+        """The host waits for the last encoding."""
+        if self._last_use is not None:
+            self._last_use.synchronize()
 
 
 __all__ = ["LevelGraphs"]

@@ -59,6 +59,14 @@ class OnGPU(Tensor):
             _active().waits.append(f"copy at {_caller()}")
         self.held[_held(index)] = _held(value)
 
+    def copy_(self, source: Tensor, non_blocking: bool = False) -> "OnGPU":
+        """Torch's own needs a build for GPUs."""
+        if not isinstance(source, OnGPU) and source.dim() and not non_blocking:
+            _active().waits.append(f"copy at {_caller()}")
+        _active().launches.append("copy_")
+        self.held.copy_(_held(source))
+        return self
+
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         raise RuntimeError(f"{function} of a tensor on the stand-in, outside of it")

@@ -22,7 +22,7 @@ import torch
 
 import fast_r2d2_kernels
 from fast_r2d2_kernels import launch
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused, level_graphs
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 from modeling_fast_r2d2.encoder import encode_chart, encode_forced
 
@@ -38,6 +38,17 @@ def launches_left_out() -> Iterator[None]:
             stack.enter_context(mock.patch.object(target, "runs_fused", lambda tensor: True))
         stack.enter_context(mock.patch.object(launch._Launcher, "__getitem__", lambda self, grid: _nothing))
         stack.enter_context(mock.patch.object(fused, "_fault", lambda *_: None))
+        yield
+
+
+@contextlib.contextmanager
+def replays_left_out() -> Iterator[None]:
+    """Inside, levels are taken for recorded, but nothing is replayed."""
+    recorder = mock.Mock(record=lambda function: _nothing)
+    with (
+        mock.patch.object(level_graphs, "Recorder", lambda device: recorder),
+        mock.patch.object(level_graphs, "can_record", lambda leaves: True),
+    ):
         yield
 
 
@@ -75,13 +86,16 @@ def encode_chain(model: FastR2D2Model, window: int, trains: bool, tokens: int) -
     return len(chart.level_sizes)
 
 
-def measure(kernels: str, rounds: int) -> dict[str, float]:
+def small_model(**options) -> FastR2D2Model:
     config = FastR2D2Config(
         vocab_size=40, hidden_size=32, num_hidden_layers=4, num_attention_heads=2, intermediate_size=64,
-        composition_kernels="triton" if kernels == "fused" else "torch", parser_num_layers=1,
-        hidden_dropout_prob=0.1,
+        parser_num_layers=1, hidden_dropout_prob=0.1, **options,
     )  # fmt: skip
-    model, times = FastR2D2Model(config), {}
+    return FastR2D2Model(config)
+
+
+def measure(kernels: str, rounds: int) -> dict[str, float]:
+    model, times = small_model(composition_kernels="triton" if kernels == "fused" else "torch"), {}
     cases = {"forced": (1, False), "chart": (4, False), "forced training": (1, True), "chart training": (4, True)}
     with launches_left_out() if kernels == "fused" else contextlib.nullcontext():
         for name, (window, trains) in cases.items():
@@ -92,6 +106,14 @@ def measure(kernels: str, rounds: int) -> dict[str, float]:
     return times
 
 
+def measure_recorded(rounds: int) -> dict[str, float]:
+    model, times = small_model(cuda_graphs=True).eval(), {}
+    with torch.no_grad(), replays_left_out():
+        for name, window in (("forced", 1), ("chart", 4)):
+            times[name] = level_milliseconds(functools.partial(encode_chain, model, window, False), rounds)
+    return times
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15, help="number of rounds that count")
@@ -99,8 +121,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     results = {kernels: measure(kernels, options.rounds) for kernels in ("fused", "torch")}
-    for kernels, times in results.items():
-        print(f"{kernels:6}" + "".join(f"  {name} level {value:.2f} ms" for name, value in times.items()))
+    results["recorded"] = measure_recorded(options.rounds)
+    for ways, times in results.items():
+        print(f"{ways:8}" + "".join(f"  {name} level {value:.2f} ms" for name, value in times.items()))
     if options.output_file:
         options.output_file.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model
+from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model, level_graphs
 from modeling_fast_r2d2 import modeling_fast_r2d2 as modeling
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 
@@ -46,18 +46,22 @@ def test_reference_cases_are_right(kernels, graphs):
             assert error.max() < 1e-4, (name, encoding)
 
 
-@pytest.mark.parametrize("dtype, bound", [(torch.float32, 1e-4), (torch.bfloat16, 5e-2)])
-def test_recorded_levels_are_the_launched_ones(tiny_config, dtype, bound):
+@pytest.mark.parametrize(
+    "encoding, dtype, bound",
+    [("forced", torch.float32, 1e-4), ("forced", torch.bfloat16, 5e-2), ("chart", torch.float32, 1e-4)],
+)
+def test_recorded_levels_are_the_launched_ones(tiny_config, monkeypatch, encoding, dtype, bound):
+    monkeypatch.setattr(level_graphs, "MIN_NODES", 1)  # so that the buffers grow
     tiny_config.cuda_graphs = True
     model = FastR2D2Model(tiny_config).eval().to("cuda", dtype)
     plain = copy.deepcopy(model)
     plain.composition.graphs = None
-    for length in (300, 40, 301):
+    for length in (40, 300, 40, 301):
         ids = torch.randint(20, tiny_config.vocab_size, (3, length), device="cuda")
         with torch.inference_mode():
-            ours, theirs = (each(ids, encoding="forced").pooler_output.float() for each in (model, plain))
+            ours, theirs = (each(ids, encoding=encoding).pooler_output.float() for each in (model, plain))
         assert (ours - theirs).norm() < bound * theirs.norm()
-    assert model.composition.graphs._recordings
+    assert model.composition.graphs.kinds
 
 
 def test_recordings_outlive_what_memory_is_used_for_between_replays(tiny_config):
@@ -80,13 +84,15 @@ def test_recordings_outlive_what_memory_is_used_for_between_replays(tiny_config)
     torch.testing.assert_close(beside, expected)
 
 
+@pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("kernels", ["torch", "triton"])
 @pytest.mark.parametrize("encoding", ["forced", "chart"])
-def test_the_walk_over_the_levels_waits_for_nothing(encoding, kernels, tiny_config, monkeypatch):
-    tiny_config.composition_kernels = kernels
+@torch.no_grad()
+def test_the_walk_over_the_levels_waits_for_nothing(encoding, kernels, graphs, tiny_config, monkeypatch):
+    tiny_config.composition_kernels, tiny_config.cuda_graphs = kernels, graphs
     model = FastR2D2Model(tiny_config).eval().cuda()
     ids = torch.randint(20, tiny_config.vocab_size, (3, 30), device="cuda")
-    expected = model(ids, encoding=encoding).pooler_output  # compiles the kernels
+    expected = model(ids, encoding=encoding).pooler_output  # compiles the kernels, records the levels
     walk = getattr(modeling, f"encode_{encoding}")
 
     def strict(*arguments):

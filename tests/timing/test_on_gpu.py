@@ -84,4 +84,5 @@ def test_host_time_of_a_level_is_measured_without_a_gpu(tmp_path):
     result = run(BENCHMARKS / "host_time.py", "--rounds", "1", "--output_file", tmp_path / "times.json")
     assert result.returncode == 0, result.stderr
     times = json.loads((tmp_path / "times.json").read_text())
-    assert set(times) == {"fused", "torch"} and set(times["fused"]) == set(times["torch"])
+    assert set(times) == {"fused", "torch", "recorded"} and set(times["fused"]) == set(times["torch"])
+    assert set(times["recorded"]) == {"forced", "chart"}
