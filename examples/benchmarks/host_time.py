@@ -26,7 +26,9 @@ from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused, level_graph
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 from modeling_fast_r2d2.encoder import encode_chart, encode_forced
 
-OPS = ("attention", "bias_gelu", "blend_norm", "choice", "gather", "range_logsumexp", "residual_norm")
+OPS = (
+    "attention", "bias_gelu", "blend_norm", "choice", "composition_layer", "gather", "range_logsumexp", "residual_norm",
+)  # fmt: skip
 
 
 @contextlib.contextmanager

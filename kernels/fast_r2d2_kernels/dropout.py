@@ -5,7 +5,7 @@ the hash are a fraction between 0 and 1; the value is dropped if this fraction i
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .launch import tl, triton
 
@@ -18,11 +18,12 @@ def check_dropout(p: float) -> None:
         raise ValueError(f"dropout_p must be at least 0 and less than 1, got {p}")
 
 
-def dropout_of(module: nn.Dropout) -> tuple[float, int]:
-    """The probability and the seed for a fused op. The seed comes from torch's generator, so runs are repeatable."""
-    if not module.training or not module.p:
-        return 0.0, 0
-    return module.p, int(torch.randint(2**31, ()))
+def seed_of(p: float) -> int:
+    """The first of four seeds, from torch's generator, so that runs are repeatable; 0 if nothing is dropped.
+
+    All four fit into 32 bits: Triton compiles a kernel again for longer integers.
+    """
+    return 4 * int(torch.randint(2**29, ())) if p else 0
 
 
 @triton.jit

@@ -14,15 +14,10 @@ This is needed only if the package is not installed. If it is, ``config.composit
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from .attention import composition_attention
-from .bias_gelu import bias_gelu
-from .dropout import dropout_of
-from .residual_norm import residual_norm
+from .composition_layer import composition_layer
 
 
 class CompositionLayer(nn.Module):
@@ -60,26 +55,6 @@ class CompositionLayer(nn.Module):
         if self.gradient_checkpointing and self.training:  # as the layer's own forward does it
             return self._gradient_checkpointing_func(partial(composition_layer, self), hidden, role_bias)
         return composition_layer(self, hidden, role_bias)
-
-
-def composition_layer(layer: Any, hidden: Tensor, role_bias: Tensor) -> Tensor:
-    """Run one layer of the composition stack, with matrix products without bias and fused ops between them.
-
-    Args:
-        layer: a module with the members of `CompositionLayer`, such as the model's own composition layer.
-        hidden, role_bias: as for `CompositionLayer.forward`, which returns the same.
-    """
-    product = F.linear(hidden, layer.query_key_value.weight)
-    attended = composition_attention(product, role_bias, layer.num_heads, *dropout_of(layer.attention_dropout))
-    update = F.linear(attended, layer.attention_output.weight)
-    hidden = residual_norm(update, layer.attention_output.bias, hidden, layer.eps, *dropout_of(layer.dropout))
-    if layer.is_gelu:
-        product = F.linear(hidden, layer.intermediate.weight)
-        expanded = bias_gelu(product, layer.intermediate.bias, *dropout_of(layer.dropout))
-    else:
-        expanded = layer.dropout(layer.activation(layer.intermediate(hidden)))
-    update = F.linear(expanded, layer.output.weight)
-    return residual_norm(update, layer.output.bias, hidden, layer.eps, *dropout_of(layer.dropout))
 
 
 __all__ = ["CompositionLayer", "composition_layer"]

@@ -19,6 +19,7 @@ from fast_r2d2_kernels.attention import composition_attention_reference
 from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
 from fast_r2d2_kernels.blend_norm import blend_norm_reference
 from fast_r2d2_kernels.choice import choose_reference
+from fast_r2d2_kernels.composition_layer import LayerOptions, _Layer, composition_layer_reference
 from fast_r2d2_kernels.gather import gather_children_reference
 from fast_r2d2_kernels.nearest_greater import nearest_greater_reference
 from fast_r2d2_kernels.range_logsumexp import range_logsumexp_reference
@@ -69,6 +70,39 @@ def test_attention_weighs_large_scores_without_overflow():
     projected = 100 * draw(3, 5, 72)
     op, reference = (with_options(f, 2) for f in (kernels.composition_attention, composition_attention_reference))
     assert_close(op, reference, (projected, draw(3, 72)), torch.float32)
+
+
+def layer_tensors(tasks: int, count: int, size: int) -> list[torch.Tensor]:
+    """A layer's input, its role bias and its weights, which keep the size of what they multiply."""
+    weights = [(3 * size, size), (size, size), (size,), (2 * size, size), (2 * size,), (size, 2 * size), (size,)]
+    drawn = [draw(*shape, seed=number) / shape[-1] ** 0.5 for number, shape in enumerate(weights)]
+    return [draw(tasks + 2, count, size), draw(tasks + 2, 3 * size, seed=9), *drawn]
+
+
+@each_dtype
+@each_dropout
+@pytest.mark.parametrize(("tasks", "count", "heads", "head_size"), [(2, 5, 2, 12), (1, 3, 1, 8), (2, 0, 2, 12)])
+def test_a_layer_as_one_node(tasks, count, heads, head_size, dropout_p, dtype):
+    options = LayerOptions(heads, 1e-5, dropout_p, dropout_p, 12)
+    assert_close(
+        lambda hidden, role_bias, *weights: _Layer.apply(hidden, role_bias, options, *weights),
+        lambda hidden, role_bias, *weights: composition_layer_reference(hidden, role_bias, options, *weights),
+        layer_tensors(tasks, count, heads * head_size),
+        dtype,
+    )
+
+
+def test_frozen_weights_of_a_layer_get_no_gradient_and_the_others_get_theirs():
+    tensors = [x.float().to(DEVICE).requires_grad_() for x in layer_tensors(1, 3, 8)]
+    options = LayerOptions(1, 1e-5, 0.0, 0.0, 0)
+    wanted = torch.autograd.grad(_Layer.apply(*tensors[:2], options, *tensors[2:]).square().sum(), tensors)
+    for frozen in range(len(tensors)):
+        tensors[frozen].requires_grad_(False)
+        others = [x for x in tensors if x.requires_grad]
+        loss = _Layer.apply(*tensors[:2], options, *tensors[2:]).square().sum()
+        expected = [gradient for number, gradient in enumerate(wanted) if number != frozen]
+        torch.testing.assert_close(list(torch.autograd.grad(loss, others)), expected)
+        tensors[frozen].requires_grad_()
 
 
 @each_dtype

@@ -70,8 +70,8 @@ def test_the_layer_computes_what_the_models_own_does(kernel, tiny_config, a_batc
 
 def test_gradient_checkpointing_still_runs_the_layer_again(kernel, model, a_batch, monkeypatch):
     ours, runs = kernelized(model).train(), []
-    bias_gelu = kernel.layers.bias_gelu
-    monkeypatch.setattr(kernel.layers, "bias_gelu", lambda *args: runs.append(args) or bias_gelu(*args))
+    bias_gelu = kernel.composition_layer.bias_gelu
+    monkeypatch.setattr(kernel.composition_layer, "bias_gelu", lambda *args: runs.append(args) or bias_gelu(*args))
     results, counts = [], []
     for checkpointing in (False, True):
         if checkpointing:

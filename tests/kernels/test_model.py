@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fast_r2d2_kernels.dropout import dropout_of
+from fast_r2d2_kernels.composition_layer import LayerOptions
 from modeling_fast_r2d2 import FastR2D2Config
+from modeling_fast_r2d2.composition_layer import CompositionLayer
 from modeling_fast_r2d2.fused import fused_kernels
 
 
@@ -46,10 +47,11 @@ def test_a_cpu_takes_torchs_operations_unless_told_otherwise():
         FastR2D2Config(composition_kernels="cuda")
 
 
-def test_dropout_is_seeded_by_torch_and_off_in_evaluation():
-    module = torch.nn.Dropout(0.25)
+def test_dropout_is_seeded_by_torch_and_off_in_evaluation(tiny_config):
+    tiny_config.hidden_dropout_prob = 0.25
+    layer = CompositionLayer(tiny_config)
     torch.manual_seed(0)
-    first = dropout_of(module)
+    first = LayerOptions.of(layer)
     torch.manual_seed(0)
-    assert first == dropout_of(module) and first[0] == 0.25 and dropout_of(module) != first
-    assert dropout_of(module.eval()) == (0.0, 0)
+    assert first == LayerOptions.of(layer) and first.dropout == 0.25 and LayerOptions.of(layer) != first
+    assert LayerOptions.of(layer.eval())[2:] == (0.0, 0.0, 0)
