@@ -10,6 +10,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from .overlap import overlapped
 from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
 from .trees import Span
 from .words import batches_by_length, checked_sentences
@@ -142,9 +143,15 @@ def embed_sentences(
     """
     read, bonus = _read(model, tokenizer, sentences), model.config.bounds_bonus
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
-    with tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress) as bar:
-        for rows in batches_by_length([len(sentence.input_ids) for sentence in read], **limits):
-            vectors[rows] = _run(model, [read[row] for row in rows], bonus).pooler_output.float().cpu().numpy()
+
+    def embed(rows: list[int]) -> np.ndarray:
+        return _run(model, [read[row] for row in rows], bonus).pooler_output.float().cpu().numpy()
+
+    batches = list(batches_by_length([len(sentence.input_ids) for sentence in read], **limits))
+    bar = tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress)
+    with evaluation(model), bar:
+        for rows, found in zip(batches, overlapped(embed, batches, model.device), strict=True):
+            vectors[rows] = found
             bar.update(len(rows))
     return vectors
 

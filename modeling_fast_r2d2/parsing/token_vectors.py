@@ -1,10 +1,12 @@
 """The vectors of the constituents over given tokens."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..embedding import node_vectors
+from ..embedding import evaluation, node_vectors
+from ..overlap import overlapped
 from ..reading import ReadSentence
 from ..words import Span, batches_by_length, tokens_with_pieces
 from .pretokenized import parse_tokens
@@ -52,11 +54,17 @@ def _words_before(sentence: ReadSentence, seen: Sequence[int], num_tokens: int) 
 
 def _in_batches(parser: TreeParser, sentences: Sequence[ReadSentence]) -> list[dict[Span, np.ndarray]]:
     """The `node_vectors` of sentences, in their order."""
-    found: dict[int, dict[Span, np.ndarray]] = {}
     lengths = [len(sentence.input_ids) for sentence in sentences]
-    for rows in batches_by_length(lengths, batch_tokens=parser.batch_tokens):
-        batch = [sentences[row] for row in rows]
-        found |= zip(rows, node_vectors(parser.model.base_model, batch, parser.bounds_bonus), strict=True)
+    found: dict[int, dict[Span, np.ndarray]] = {}
+    model: Any = parser.model.base_model
+
+    def encode(rows: list[int]) -> list[dict[Span, np.ndarray]]:
+        return node_vectors(model, [sentences[row] for row in rows], parser.bounds_bonus)
+
+    batches = list(batches_by_length(lengths, batch_tokens=parser.batch_tokens))
+    with evaluation(model):
+        for rows, vectors in zip(batches, overlapped(encode, batches, model.device), strict=True):
+            found |= zip(rows, vectors, strict=True)
     return [found[row] for row in range(len(sentences))]
 
 

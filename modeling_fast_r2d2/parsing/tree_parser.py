@@ -11,6 +11,7 @@ from ..configuration_fast_r2d2 import check_punctuation
 from ..decoding import METHODS, check_method
 from ..embedding import evaluation
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
+from ..overlap import overlapped
 from ..reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
 from ..trees import BinaryTree, Span
 from ..words import batches_by_length
@@ -173,10 +174,12 @@ class TreeParser:
     def _parse(self, read: list[ReadSentence]) -> list[ParsedSentence]:
         results: dict[int, ParsedSentence] = {}
         lengths = [len(sentence.input_ids) for sentence in read]
-        for rows in batches_by_length(lengths, batch_tokens=self.batch_tokens):
-            batch = [read[row] for row in rows]
-            for row, sentence, spans, scores, vector in zip(rows, batch, *self.run(batch), strict=True):
-                results[row] = self._result(sentence, spans, scores, vector)
+        batches = list(batches_by_length(lengths, batch_tokens=self.batch_tokens))
+        found = overlapped(lambda rows: self.run([read[row] for row in rows]), batches, self.model.device)
+        with evaluation(self.model):
+            for rows, arrays in zip(batches, found, strict=True):
+                for row, spans, scores, vector in zip(rows, *arrays, strict=True):
+                    results[row] = self._result(read[row], spans, scores, vector)
         return [results[row] for row in range(len(read))]
 
     def read(
