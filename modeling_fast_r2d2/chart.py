@@ -5,7 +5,6 @@ flat split point ``k`` lies between flat tokens ``k`` and ``k + 1``. The split p
 is its end. `chart_planning` makes charts from split scores.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -121,33 +120,6 @@ def candidate_places(chart: Chart) -> tuple[Tensor, Tensor]:
     return torch.cat(rows), torch.cat(columns)
 
 
-def follow(chart: Chart, choose: Callable[[Tensor], Tensor], num_trees: int = 1) -> Tensor:
-    """Walk down from the roots, taking one candidate of every cell on the way: the paper's Algorithm 2.
-
-    Args:
-        choose: takes ``(cells,)`` long, rows of ``chart.splits`` (one may occur once for each tree), and returns
-            ``(cells,)`` long, the candidate that each takes.
-        num_trees: trees per sentence, all walked at once.
-
-    Returns:
-        ``(num_trees, num_tokens)`` long: for each flat split point the node that splits there, -1 at sentence ends.
-    """
-    device = chart.roots.device
-    nodes = chart.roots.repeat(num_trees)
-    trees = torch.arange(num_trees, device=device).repeat_interleave(len(chart.roots))
-    result = torch.full((num_trees, chart.num_tokens), -1, device=device)
-    while True:
-        is_cell = nodes >= chart.num_tokens
-        nodes, trees = nodes[is_cell], trees[is_cell]
-        if not len(nodes):
-            return result
-        cells = nodes - chart.num_tokens
-        choice = choose(cells)
-        result[trees, chart.splits[cells, choice]] = nodes
-        nodes = torch.cat([chart.left[cells, choice], chart.right[cells, choice]])
-        trees = trees.repeat(2)
-
-
 def planned_tree(chart: Chart) -> Tensor:
     """What `best_tree` returns, for the chart of `plan_tree`: every cell is in a tree and has one candidate."""
     tree = torch.full((chart.num_tokens,), -1, device=chart.roots.device)
@@ -162,7 +134,8 @@ def best_tree(chart: Chart, chosen: Tensor) -> Tensor:
         chosen: ``(num_cells,)`` long, the candidate that each cell takes.
 
     Returns:
-        ``(num_tokens,)`` long, as a row of what `follow` returns, but without asking a device how deep the trees are.
+        ``(num_tokens,)`` long: for each flat split point the node that splits there, -1 at sentence ends. No device is
+        asked how deep the trees are.
     """
     nodes = torch.arange(chart.num_nodes, device=chosen.device)
     split, left, right = (of.gather(1, chosen[:, None])[:, 0] for of in (chart.splits, chart.left, chart.right))

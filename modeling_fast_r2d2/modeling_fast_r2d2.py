@@ -34,11 +34,11 @@ from .inputs import (
 )
 from .noise import gumbel_noise
 from .objectives import (
-    exact_tree_loss,
+    expected_counts,
     language_model_contexts,
-    sample_trees,
-    sampled_tree_loss,
+    sampled_counts,
     tree_label_loss,
+    tree_loss,
 )
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
 from .parser import TopDownParser
@@ -317,11 +317,11 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         return self.lm_head.loss(hidden, batch.sentences.flatten(input_ids).long())
 
     def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
-        scores = batch.sentences.flatten(batch.split_scores)
         if self.config.tree_objective == "exact":
-            return exact_tree_loss(chart, encoded, scores, self.config.composition_kernels)
-        trees = sample_trees(chart, encoded, self.config.num_tree_samples)
-        return sampled_tree_loss(chart, trees, scores, self.config.composition_kernels)
+            counts = expected_counts(chart, encoded)
+        else:
+            counts = sampled_counts(chart, encoded, self.config.num_tree_samples)
+        return tree_loss(chart, counts, batch.sentences.flatten(batch.split_scores), self.config.composition_kernels)
 
     def weighted_sum(self, **losses: Tensor) -> Tensor | None:
         """Sum of the losses, each times the configuration's ``<name>_loss_weight``; None without any."""

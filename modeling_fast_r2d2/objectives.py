@@ -1,10 +1,13 @@
 """The objectives of learning from raw text: language model and tree KL (paper, Sections 2.1 and 3.2)."""
 
+import functools
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .chart import Chart, candidate_places, follow, widest_neighbours
+from .chart import Chart, candidate_places, widest_neighbours
 from .encoder import EncodedChart
 from .fused import fused_kernels
 
@@ -35,24 +38,58 @@ def expected_counts(chart: Chart, encoded: EncodedChart) -> Tensor:
     Returns:
         ``(num_cells, window)``, in 0 ... 1.
     """
-    probabilities = split_probabilities(encoded)
-    visits = probabilities.new_zeros(chart.num_nodes).index_fill_(0, chart.roots, 1)
+    return _shared_out(chart, split_probabilities(encoded), 1, lambda visits, shares: visits[:, None] * shares)
+
+
+def sampled_counts(
+    chart: Chart, encoded: EncodedChart, num_samples: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """The paper's Monte Carlo estimate of `expected_counts`, from drawn trees (Algorithm 2).
+
+    The trees are drawn together: of those that come to a cell, a multinomial number takes each candidate. So no tree
+    is walked down by itself, and no device is asked how deep it is.
+
+    Returns:
+        ``(num_cells, window)``, means over the trees, in 0 ... 1.
+    """
+    draw = functools.partial(_multinomial, generator=generator)
+    return _shared_out(chart, split_probabilities(encoded), num_samples, draw) / num_samples
+
+
+def _shared_out(
+    chart: Chart, probabilities: Tensor, num_trees: int, share_out: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """``(num_cells, window)``: how many trees take each candidate, where ``num_trees`` come to each root and
+    ``share_out`` takes the trees that come to cells, ``(cells,)``, and the candidates' probabilities."""
+    visits = probabilities.new_zeros(chart.num_nodes).index_fill_(0, chart.roots, num_trees)
     counts = torch.zeros_like(probabilities)
     for level in reversed(chart.levels):
         candidates = level.left.shape[1]
-        cells = visits[chart.num_tokens :][level.cells, None]
-        counts[level.cells, :candidates] = used = cells * probabilities[level.cells, :candidates]
+        cells = visits[chart.num_tokens :][level.cells]
+        counts[level.cells, :candidates] = used = share_out(cells, probabilities[level.cells, :candidates])
         visits.index_add_(0, level.left.flatten(), used.flatten())
         visits.index_add_(0, level.right.flatten(), used.flatten())
     return counts
 
 
-def exact_tree_loss(chart: Chart, encoded: EncodedChart, scores: Tensor, composition_kernels: str = "torch") -> Tensor:
+def _multinomial(trials: Tensor, probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
+    """How often each outcome is drawn in ``(cells,)`` trials, ``(cells, outcomes)``: a binomial number for the first
+    outcome, then for the next one among the trials that are left."""
+    still_possible = probabilities.flip(-1).cumsum(-1).flip(-1)
+    shares = (probabilities / still_possible.clamp(min=torch.finfo(probabilities.dtype).tiny)).clamp(max=1)
+    drawn = []
+    for share in shares.unbind(-1):
+        drawn.append(torch.binomial(trials, share, generator=generator))
+        trials = trials - drawn[-1]
+    return torch.stack(drawn, -1)
+
+
+def tree_loss(chart: Chart, counts: Tensor, scores: Tensor, composition_kernels: str = "torch") -> Tensor:
     """Cross entropy of the parser's trees under the chart's, the KL up to the chart's entropy (Section 3.2).
 
-    The expectation over all trees of the chart is exact: the paper's loss for infinitely many samples.
-
     Args:
+        counts: ``(num_cells, window)``. From `expected_counts` the expectation over all trees of the chart is exact,
+            the paper's loss for infinitely many samples; from `sampled_counts` it is the paper's estimate.
         scores: ``(num_tokens,)`` split scores without span constraints, sentences end to end; those at sentence ends
             are not read.
         composition_kernels: as ``config.composition_kernels``, for the sums over spans.
@@ -60,34 +97,11 @@ def exact_tree_loss(chart: Chart, encoded: EncodedChart, scores: Tensor, composi
     Returns:
         Mean over sentences of ``-log p(tree) / n`` in nats. Gradient reaches the scores only.
     """
-    counts = expected_counts(chart, encoded)
     candidates = candidate_places(chart)
     spans, used = chart.spans[chart.num_tokens :][candidates[0]], counts[candidates]
     log_prob = split_log_prob(scores, spans, chart.splits[candidates], composition_kernels)
-    return _mean_per_token(chart, spans[:, 0], -used * log_prob.masked_fill(used == 0, 0))
-
-
-def sample_trees(
-    chart: Chart, encoded: EncodedChart, num_samples: int, generator: torch.Generator | None = None
-) -> Tensor:
-    """Trees drawn from the chart, all samples of all sentences at once (paper, Algorithm 2).
-
-    Returns:
-        ``(num_samples, num_tokens)`` long, as `follow` returns them.
-    """
-    probabilities = split_probabilities(encoded)
-
-    def draw(cells: Tensor) -> Tensor:
-        return torch.multinomial(probabilities[cells], 1, generator=generator)[:, 0]
-
-    return follow(chart, draw, num_samples)
-
-
-def sampled_tree_loss(chart: Chart, trees: Tensor, scores: Tensor, composition_kernels: str = "torch") -> Tensor:
-    """The paper's Monte Carlo estimate of `exact_tree_loss`, from the ``trees`` of `sample_trees`."""
-    sample, split = (trees >= 0).nonzero(as_tuple=True)
-    spans = chart.spans[trees[sample, split]]
-    return _mean_per_token(chart, spans[:, 0], -split_log_prob(scores, spans, split, composition_kernels)) / len(trees)
+    length = chart.lengths.repeat_interleave(chart.lengths, output_size=chart.num_tokens)[spans[:, 0]]
+    return (-used * log_prob.masked_fill(used == 0, 0) / length).sum() / len(chart.lengths)
 
 
 def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition_kernels: str = "torch") -> Tensor:
@@ -143,9 +157,3 @@ def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
     table = torch.stack(rows).flatten()
     part = table[row * len(padded) + torch.stack([first, last])]
     return torch.where(first == last, values[first], torch.logaddexp(part[0], part[1]))
-
-
-def _mean_per_token(chart: Chart, tokens: Tensor, values: Tensor) -> Tensor:
-    """Each value divided by its sentence's length; the sum over values, divided by the number of sentences."""
-    length = chart.lengths.repeat_interleave(chart.lengths, output_size=chart.num_tokens)[tokens]
-    return (values / length).sum() / len(chart.lengths)

@@ -1,12 +1,19 @@
 """The closed form of the chart against a step-by-step simulation of merging."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.chart import best_tree, candidate_places, follow, planned_tree, widest_neighbours
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
+sys.path.insert(0, str(Path(__file__).parent))
+
+from walking import follow  # noqa: E402
+
+from modeling_fast_r2d2.chart import best_tree, candidate_places, planned_tree, widest_neighbours  # noqa: E402
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree  # noqa: E402
 
 
 def simulate(scores: list[float], window: int) -> dict[tuple[int, int], tuple[list[int], int]]:

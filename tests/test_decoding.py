@@ -1,15 +1,21 @@
 """Minimum-risk decoding against every tree of the chart."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import follow
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from modeling_fast_r2d2.decoding import minimum_risk_choice
-from modeling_fast_r2d2.encoder import EncodedChart
+sys.path.insert(0, str(Path(__file__).parent))
+
+from walking import follow  # noqa: E402
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining  # noqa: E402
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart  # noqa: E402
+from modeling_fast_r2d2.decoding import minimum_risk_choice  # noqa: E402
+from modeling_fast_r2d2.encoder import EncodedChart  # noqa: E402
 
 
 def all_trees(chart, probabilities, node):

@@ -2,22 +2,27 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from modeling_fast_r2d2 import (
+sys.path.insert(0, str(Path(__file__).parent))
+
+from walking import counts_of  # noqa: E402
+
+from modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
 )
-from modeling_fast_r2d2.chart import widest_neighbours
-from modeling_fast_r2d2.chart_planning import merge_ranks
-from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
-from modeling_fast_r2d2.objectives import language_model_contexts, sampled_tree_loss, split_log_prob
+from modeling_fast_r2d2.chart import widest_neighbours  # noqa: E402
+from modeling_fast_r2d2.chart_planning import merge_ranks  # noqa: E402
+from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict  # noqa: E402
+from modeling_fast_r2d2.objectives import language_model_contexts, split_log_prob, tree_loss  # noqa: E402
 
 FOLDER = Path(os.environ.get("FAST_R2D2_GOLDEN", Path(__file__).parent / "golden"))
 NAMES = [case["name"] for case in json.loads((FOLDER / "cases.json").read_text())["cases"]]
@@ -166,7 +171,8 @@ def test_given_samples_have_the_reference_log_probabilities_and_tree_loss(golden
         for s, tree in enumerate(trees[:, tokens[:-1]]):
             log_prob = split_log_prob(scores, chart.spans[tree], tokens[:-1]).sum()
             assert golden.is_close(log_prob, golden.case["sampled"]["log_prob"][b][s])
-    assert golden.is_close(sampled_tree_loss(chart, trees, scores), golden.case["sampled"]["loss"])
+    counts = counts_of(chart, trees).to(scores.dtype)
+    assert golden.is_close(tree_loss(chart, counts, scores), golden.case["sampled"]["loss"])
 
 
 @pytest.mark.parametrize("kind", ["classification", "pair"])
@@ -204,8 +210,8 @@ def test_gradients_are_the_references(name, dtype):
     golden = Golden(name, dtype)
     model, batch, chart, _ = golden.encoded("chart")
     model(**golden.inputs).lm_loss.backward()
-    trees = golden.sampled_trees(chart)
-    sampled_tree_loss(chart, trees, batch.sentences.flatten(batch.split_scores)).backward()
+    scores, counts = batch.sentences.flatten(batch.split_scores), counts_of(chart, golden.sampled_trees(chart))
+    tree_loss(chart, counts.to(scores.dtype), scores).backward()
     arrays, norms = golden.gradients()
     gradients = {parameter_name: parameter.grad for parameter_name, parameter in model.named_parameters()}
     assert gradients.keys() == norms.keys()

@@ -1,21 +1,27 @@
 """Losses against enumeration of every tree in the chart, and samples against the exact expectation."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, heads
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from modeling_fast_r2d2.encoder import EncodedChart
-from modeling_fast_r2d2.heads import LanguageModelHead, language_model_loss
-from modeling_fast_r2d2.objectives import (
-    exact_tree_loss,
+sys.path.insert(0, str(Path(__file__).parent))
+
+from walking import counts_of, follow  # noqa: E402
+
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, heads  # noqa: E402
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart  # noqa: E402
+from modeling_fast_r2d2.encoder import EncodedChart  # noqa: E402
+from modeling_fast_r2d2.heads import LanguageModelHead, language_model_loss  # noqa: E402
+from modeling_fast_r2d2.objectives import (  # noqa: E402
     expected_counts,
     range_logsumexp,
-    sample_trees,
-    sampled_tree_loss,
+    sampled_counts,
     tree_label_loss,
+    tree_loss,
 )
 
 
@@ -64,7 +70,7 @@ def test_expected_counts_exact_loss_and_gradient_are_those_of_all_trees(lengths,
             for row, candidate in tree:
                 counts[row, candidate] += p
     torch.testing.assert_close(expected_counts(chart, encoding), counts)
-    ours = exact_tree_loss(chart, encoding, scores)
+    ours = tree_loss(chart, expected_counts(chart, encoding), scores)
     torch.testing.assert_close(ours, loss)
     gradients = [torch.autograd.grad(value, scores)[0] for value in (ours, loss)]
     torch.testing.assert_close(*gradients)
@@ -72,14 +78,14 @@ def test_expected_counts_exact_loss_and_gradient_are_those_of_all_trees(lengths,
 
 def test_sampled_loss_and_gradient_converge_to_the_exact_ones():
     chart, encoding, scores = a_chart([9, 1, 6, 2], 3, seed=1)
-    exact = exact_tree_loss(chart, encoding, scores)
+    exact = tree_loss(chart, expected_counts(chart, encoding), scores)
     exact_gradient = torch.autograd.grad(exact, scores)[0]
     errors = []
     for samples in (16, 256, 4096):
         generator = torch.Generator().manual_seed(0)
         loss_error, gradient_error = [], []
         for _ in range(8):
-            sampled = sampled_tree_loss(chart, sample_trees(chart, encoding, samples, generator), scores)
+            sampled = tree_loss(chart, sampled_counts(chart, encoding, samples, generator), scores)
             loss_error.append((sampled - exact).square())
             gradient_error.append((torch.autograd.grad(sampled, scores)[0] - exact_gradient).square().sum())
         errors.append([float(torch.stack(values).mean().detach().sqrt()) for values in (loss_error, gradient_error)])
@@ -88,16 +94,24 @@ def test_sampled_loss_and_gradient_converge_to_the_exact_ones():
     assert errors[-1][0] < 0.01 * float(exact.detach())
 
 
-def test_samples_come_as_often_as_their_probability_says():
-    chart, encoding, _ = a_chart([5], 4, seed=2)
-    probabilities = encoding.candidate_log_prob.softmax(-1)
-    trees = sample_trees(chart, encoding, 20_000, torch.Generator().manual_seed(0))
-    drawn = torch.zeros_like(probabilities)
-    for split in range(4):
-        for node, count in zip(*trees[:, split].unique(return_counts=True), strict=True):
-            row = node - chart.num_tokens
-            drawn[row] += (chart.splits[row] == split) * count
-    torch.testing.assert_close(drawn / len(trees), expected_counts(chart, encoding), atol=0.015, rtol=0)
+def test_counts_of_samples_are_distributed_as_those_of_trees():
+    """Means and covariances of the counts, against trees walked one by one."""
+    chart, encoding, _ = a_chart([5, 4], 4, seed=2)
+    probabilities, generator = encoding.candidate_log_prob.softmax(-1), torch.Generator().manual_seed(0)
+    draw = lambda cells: torch.multinomial(probabilities[cells], 1, generator=generator)[:, 0]  # noqa: E731
+    walked = [counts_of(chart, trees) for trees in follow(chart, draw, 3 * 3000).split(3)]
+    drawn = [sampled_counts(chart, encoding, 3, generator) for _ in range(3000)]
+    walked, drawn = (3 * torch.stack(counts).flatten(1) for counts in (walked, drawn))
+    assert drawn.frac().abs().max() < 1e-9
+    torch.testing.assert_close(drawn.mean(0) / 3, expected_counts(chart, encoding).flatten(), atol=0.02, rtol=0)
+    torch.testing.assert_close(drawn.t().cov(), walked.t().cov(), atol=0.08, rtol=0)
+
+
+def test_forbidden_candidates_are_not_sampled():
+    chart, encoding, _ = a_chart([8], 3, seed=0)
+    encoding.candidate_log_prob[chart.splits[:, 2] >= 0] = torch.tensor([float("-inf"), 0.0, float("-inf")]).double()
+    counts = sampled_counts(chart, encoding, 7)
+    assert counts[:, 2].sum() == 0 and counts.sum() == pytest.approx(7)  # splits of eight tokens
 
 
 @given(values=st.lists(st.floats(-50, 50), min_size=1, max_size=40))
@@ -113,7 +127,7 @@ def test_range_logsumexp_is_that_of_every_range(values):
 
 def test_tree_loss_of_words_of_one_or_two_tokens_is_zero():
     chart, encoding, scores = a_chart([1, 2, 1], 2, seed=0)
-    assert exact_tree_loss(chart, encoding, scores).item() == pytest.approx(0)
+    assert tree_loss(chart, expected_counts(chart, encoding), scores).item() == pytest.approx(0)
 
 
 @pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyOptions"), reason="torch has no fused loss")
