@@ -1,6 +1,7 @@
 """Checks of what enters a model, before any work, and the flat layout of `chart`."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -59,7 +60,7 @@ class EmbeddedBatch:
         leaves: ``(num_tokens, hidden_size)``.
         special: vectors of the special tokens by name, each ``(1, hidden_size)``.
         split_scores: ``(batch, seq_len - 1)``.
-        host_scores: ``split_scores`` on the host, checked; None if they are the parser's in training.
+        checked_scores: ``split_scores`` on the host; None if they are the parser's in training, which nobody checks.
         nesting: ``(batch, seq_len - 1)`` long, on the host, see `parser.span_nesting`; None without span constraints.
         padded_leaves: ``(batch, seq_len, hidden_size)``, of which ``leaves`` were taken, if hidden states are wanted.
     """
@@ -68,9 +69,14 @@ class EmbeddedBatch:
     leaves: Tensor
     special: dict[str, Tensor]
     split_scores: Tensor
-    host_scores: Tensor | None
+    checked_scores: Tensor | None
     nesting: Tensor | None
     padded_leaves: Tensor | None = None
+
+    @cached_property
+    def host_scores(self) -> Tensor:
+        """``split_scores`` on the host, detached; the host waits for them once."""
+        return self.split_scores.detach().cpu() if self.checked_scores is None else self.checked_scores
 
 
 def check_ids(
@@ -241,8 +247,8 @@ def read_split_scores(split_scores: Tensor, sentences: Sentences) -> Tensor:
 def check_finite_scores(batch: EmbeddedBatch) -> None:
     """Raise ValueError, naming the row, for infinite split scores, which make the tree loss NaN. The parser's own are
     not checked in training: there NaN reaches the loss, where loops look for it."""
-    if batch.host_scores is not None:
-        is_infinite = batch.host_scores.isinf() & batch.sentences.is_token[:, 1:]
+    if batch.checked_scores is not None:
+        is_infinite = batch.checked_scores.isinf() & batch.sentences.is_token[:, 1:]
         refuse_rows(is_infinite.any(1), "infinity in split_scores", "the tree loss needs finite scores")
 
 

@@ -121,15 +121,15 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
         scores = self.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
-        host_scores = None
+        checked = None
         if split_scores is not None or not self.training:  # in training NaN reaches the loss, where loops look for it
-            host_scores = read_split_scores(scores, sentences)
+            checked = read_split_scores(scores, sentences)
         leaves, special = self._look_up(None if input_ids is None else sentences.flatten(input_ids))
         leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds)
         if not (self.config.output_hidden_states if output_hidden_states is None else output_hidden_states):
-            return EmbeddedBatch(sentences, leaves, special, scores, host_scores, nesting)
+            return EmbeddedBatch(sentences, leaves, special, scores, checked, nesting)
         padded = sentences.pad(leaves)
-        return EmbeddedBatch(sentences, sentences.flatten(padded), special, scores, host_scores, nesting, padded)
+        return EmbeddedBatch(sentences, sentences.flatten(padded), special, scores, checked, nesting, padded)
 
     def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
@@ -175,10 +175,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
 
     def _scores_to_plan(self, batch: EmbeddedBatch, chart_scores: Tensor | None, noise: float) -> Tensor:
         """``(batch, seq_len - 1)`` on the host, where charts are planned."""
-        if chart_scores is None and not noise and batch.host_scores is not None:
-            return batch.host_scores
-        scores = (batch.split_scores if chart_scores is None else chart_scores).detach()
-        return (scores + gumbel_noise(scores, noise) if noise else scores).cpu()
+        scores = batch.host_scores if chart_scores is None else chart_scores.detach().cpu()
+        return scores + gumbel_noise(scores, noise) if noise else scores
 
     def _forbidden(self, batch: EmbeddedBatch, planned: Chart) -> Tensor | None:
         """``(num_cells, window)`` bool: candidates that break a span constraint, if the chart must keep constraints.
@@ -378,14 +376,14 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         batch = self.model.read_batch(
             input_ids, attention_mask, atom_spans, None, split_scores, output_hidden_states=output_hidden_states
         )
-        for scores in (chart_scores, choice_scores):
-            if scores is not None:
-                read_split_scores(scores, batch.sentences)
+        read = lambda scores: None if scores is None else read_split_scores(scores, batch.sentences)  # noqa: E731
+        host_chart_scores, host_choice_scores = read(chart_scores), read(choice_scores)
         if self.config.tree_loss_weight:
             check_finite_scores(batch)
         check_guidance(chart_rows, len(batch.sentences.lengths), height_threshold)
-        chart_scores = self._chart_scores(batch, chart_scores, chart_rows)
-        options = {"chart_scores": chart_scores, "vectors_train_choice": lm_trains_choice}
+        if chart_scores is not None and chart_rows is not None:  # the parser's scores in the other rows
+            host_chart_scores = torch.where(chart_rows[:, None], chart_scores, batch.split_scores.detach())
+        options = {"chart_scores": host_chart_scores, "vectors_train_choice": lm_trains_choice}
         chart, encoded = self.model.encode_batch(batch, encoding, **options)
         losses = self.self_supervised_losses(batch, chart, encoded, input_ids)
         with_constituents = not self.training if output_constituents is None else output_constituents
@@ -393,15 +391,9 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
             loss=self.weighted_sum(**losses),
             lm_loss=losses.get("lm"),
             tree_loss=losses.get("tree"),
-            **self._guidance_losses(batch, chart, encoded, choice_scores, height_threshold),
+            **self._guidance_losses(batch, chart, encoded, host_choice_scores, height_threshold),
             **self.model.output_fields(batch, chart, encoded, with_constituents),
         )
-
-    def _chart_scores(self, batch: EmbeddedBatch, scores: Tensor | None, rows: Tensor | None) -> Tensor | None:
-        """``(batch, seq_len - 1)``: the given scores in the given rows, the parser's in the others."""
-        if scores is None or rows is None:
-            return scores
-        return torch.where(rows[:, None], scores, batch.split_scores.detach())
 
     def _guidance_losses(
         self,
@@ -413,7 +405,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
     ) -> dict[str, Any]:
         losses = {}
         if choice_scores is not None:
-            ranks = merge_ranks(choice_scores.cpu(), batch.sentences.lengths, batch.nesting)
+            ranks = merge_ranks(choice_scores, batch.sentences.lengths, batch.nesting)
             [ranks] = to_device([ranks], batch.leaves.device)
             losses["choice_loss"] = choice_loss(chart, encoded.choices(), ranks)
         if height_threshold is not None:

@@ -17,6 +17,7 @@ from modeling_fast_r2d2 import FastR2D2Model, fused, level_graphs  # noqa: E402
 from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
+    FastR2D2ForSequenceClassification,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
@@ -89,6 +90,25 @@ def test_pretraining_waits_for_nothing_more(tiny_model, a_batch, objective, monk
     assert len(gpu.waits) == 2, gpu.waits
     _, _, gpu = run(tiny_model.train(), a_batch)
     assert len(gpu.waits) == 2, gpu.waits
+
+
+@torch.no_grad()
+def test_guidance_waits_once_for_each_tensor_of_scores(tiny_model, a_batch):
+    scores = {"chart_scores": torch.randn(5, 8), "choice_scores": torch.randn(5, 8)}
+    expected, output, gpu = run(tiny_model, a_batch | scores, height_threshold=0.1)
+    assert_same(expected, output)
+    _, _, gpu = run(tiny_model.train(), a_batch | scores)
+    assert len(gpu.waits) == 3, gpu.waits
+    _, _, gpu = run(tiny_model, a_batch | {"split_scores": scores["chart_scores"]})
+    assert len(gpu.waits) == 2, gpu.waits
+
+
+@torch.no_grad()
+def test_fine_tuning_waits_for_its_labels_as_well(tiny_config, a_batch):
+    tiny_config.num_labels = 2
+    model = FastR2D2ForSequenceClassification(tiny_config).train()
+    _, _, gpu = run(model, a_batch | {"labels": torch.tensor([0, 1, 0, 1, 1])})
+    assert len(gpu.waits) == 3, gpu.waits
 
 
 @torch.no_grad()
