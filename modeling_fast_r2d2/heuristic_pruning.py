@@ -30,18 +30,21 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .chart import Chart
 from .choice import encode_cells
 from .composition import Composition
 from .encoder import EncodedChart
 from .node_table import NodeTable
+from .transfer import to_device
 
 
 def encode_heuristic(
     lengths: Tensor, leaves: Tensor, composition: Composition, tasks: Tensor, window_size: int, choice_noise: float = 0
 ) -> tuple[Chart, EncodedChart]:
-    """Prune and encode a batch; arguments and results are those of `encoder.encode_chart`."""
+    """Prune and encode a batch; arguments and results are those of `encoder.encode_chart`, but ``lengths`` is on the
+    host, where charts are pruned. Each merge makes it wait once, for the probabilities of the new cells."""
     table = UnitTable.of_tokens(lengths, window_size)
     longest = int(lengths.max())
     cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)
@@ -104,7 +107,8 @@ class UnitTable:
 
 
 class GrowingCells:
-    """Cells in the order in which they are encoded, with the probabilities that decide about merges."""
+    """Cells in the order in which they are encoded. Their places, and the probabilities that decide about merges, are
+    on the host."""
 
     def __init__(
         self,
@@ -118,16 +122,18 @@ class GrowingCells:
         self.lengths, self.num_tokens, self.choice_noise = lengths, len(leaves), choice_noise
         # Room for the full chart's lower rows, then for at most `window_size + 1` new cells per merge.
         room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())
-        dtype = torch.promote_types(leaves.dtype, torch.float32)
         self.table = NodeTable(leaves, room, composition, tasks, projects=True)
-        tokens = torch.arange(self.num_tokens, device=leaves.device)
+        tokens = torch.arange(self.num_tokens)
         self.spans = torch.cat([tokens, tokens.new_empty(room - len(leaves))])[:, None].repeat(1, 2)
         self.splits = tokens.new_full((room, window_size), -1)
         self.left, self.right = self.splits.clone(), self.splits.clone()
-        self.step_log_prob = leaves.new_full(self.splits.shape, float("-inf"), dtype=dtype)
+        dtype = torch.promote_types(leaves.dtype, torch.float32)
+        self.step_log_prob = torch.full(self.splits.shape, float("-inf"), dtype=dtype)
         self.candidate_log_prob = self.step_log_prob.clone()
-        self.chosen = tokens.new_zeros(room)
         self.level_sizes: list[int] = []
+        # Of each level, where the vectors are.
+        self._candidate_log_prob = [leaves.new_empty(0, window_size, dtype=dtype)]
+        self._chosen = [torch.empty(0, dtype=torch.long, device=leaves.device)]
 
     @property
     def num_nodes(self) -> int:
@@ -139,14 +145,18 @@ class GrowingCells:
         row, start = sentences[:, None], starts[:, None]
         left = table.nodes[row, offsets - 1, start]
         right = table.nodes[row, height - offsets - 1, start + offsets]
-        encoded = encode_cells(self.table, left, right, self.choice_noise)
+        left_there, right_there = to_device([left, right], self._chosen[0].device)
+        encoded = encode_cells(self.table, left_there, right_there, self.choice_noise)
         rows = slice(self.num_nodes, self.num_nodes + len(starts))
         self.table.write(rows, encoded.vectors, encoded.log_prob)
-        self.chosen[rows] = encoded.chosen
+        missing = self.splits.shape[1] - left.shape[1]
+        self._candidate_log_prob.append(F.pad(encoded.candidates.detach(), (0, missing), value=float("-inf")))
+        self._chosen.append(encoded.chosen)
+        step, candidates = torch.stack([encoded.step, encoded.candidates]).detach().cpu()
         self.spans[rows] = torch.stack([self.spans[left[:, 0], 0], self.spans[right[:, -1], 1]], dim=-1)
         for kept, values in (
             (self.splits, table.ends[row, start + offsets - 1]), (self.left, left), (self.right, right),
-            (self.step_log_prob, encoded.step.detach()), (self.candidate_log_prob, encoded.candidates.detach()),
+            (self.step_log_prob, step), (self.candidate_log_prob, candidates),
         ):  # fmt: skip
             kept[rows, : height - 1] = values
         table.nodes[sentences, height - 1, starts] = torch.arange(rows.start, rows.stop, device=starts.device)
@@ -167,7 +177,8 @@ class GrowingCells:
             roots,
         )
         vectors, log_prob = self.table.vectors.all()[nodes], self.table.log_prob.all()[nodes]
-        return chart, EncodedChart(vectors, log_prob, self.candidate_log_prob[cells], self.chosen[cells])
+        encoded = EncodedChart(vectors, log_prob, torch.cat(self._candidate_log_prob), torch.cat(self._chosen))
+        return chart.to(vectors.device), encoded
 
 
 def _pick_merges(table: UnitTable, cells: GrowingCells, window_size: int) -> Tensor:

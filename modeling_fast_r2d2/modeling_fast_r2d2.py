@@ -160,7 +160,6 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         tasks = torch.cat([batch.special["cls"], batch.special["sum"]])
         choice_noise = config.choice_noise if self.training else 0.0
         if encoding == "heuristic":
-            [lengths] = to_device([lengths], device)
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
         split_noise = config.split_noise if self.training and encoding == "chart" else 0.0
         ranks = merge_ranks(self._scores_to_plan(batch, chart_scores, split_noise), lengths, batch.nesting)

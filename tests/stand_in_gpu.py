@@ -59,6 +59,11 @@ class OnGPU(Tensor):
             _active().waits.append(f"copy at {_caller()}")
         self.held[_held(index)] = _held(value)
 
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Torch's own needs a build for GPUs."""
+        _active().waits.append(f"nonzero at {_caller()}")
+        return tree_map(OnGPU, self.held.nonzero(as_tuple=as_tuple))
+
     def copy_(self, source: Tensor, non_blocking: bool = False) -> "OnGPU":
         """Torch's own needs a build for GPUs."""
         if not isinstance(source, OnGPU) and source.dim() and not non_blocking:

@@ -112,6 +112,14 @@ def test_fine_tuning_waits_for_its_labels_as_well(tiny_config, a_batch):
 
 
 @torch.no_grad()
+def test_heuristic_pruning_waits_once_for_each_merge(tiny_model, a_batch):
+    expected, output, gpu = run(tiny_model.model, a_batch, encoding="heuristic")
+    assert_same(expected, output)
+    rows, merges = 3, 5  # above the tokens, and until four of nine units are left
+    assert len(gpu.waits) == 2 + rows + merges, gpu.waits
+
+
+@torch.no_grad()
 def test_pairs_in_one_row_are_told_apart_with_one_wait_more(tiny_config):
     tiny_config.num_labels = 2
     model = FastR2D2ForPairClassification(tiny_config).eval()
