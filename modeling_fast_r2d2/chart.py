@@ -21,6 +21,10 @@ class Level(NamedTuple):
     left: Tensor  # (cells, candidates) node ids of the left children
     right: Tensor  # (cells, candidates) node ids of the right children
 
+    @property
+    def num_children(self) -> int:
+        return 2 * self.left.numel()
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -118,6 +122,23 @@ def candidate_places(chart: Chart) -> tuple[Tensor, Tensor]:
         columns.append(torch.arange(count, device=device).repeat(cells))
         start += cells
     return torch.cat(rows), torch.cat(columns)
+
+
+def sorted_children(chart: Chart) -> tuple[list[Tensor], list[Tensor]]:
+    """The children of each level's compositions, sorted by node; one sort for the whole chart, which has a level.
+
+    Returns:
+        For each level the node ids, ascending, and the place of each in ``torch.stack([left, right]).flatten()`` of the
+        level, ascending for one node; ``(2 * compositions,)`` long each.
+    """
+    levels = chart.levels
+    ids = [ids.flatten() for level in levels for ids in (level.left, level.right)]
+    sizes = [level.num_children for level in levels]
+    counts = torch.tensor(sizes)
+    number = torch.arange(len(levels)).repeat_interleave(counts)
+    number, start = to_device([number, (counts.cumsum(0) - counts)[number]], chart.roots.device)
+    keys, order = (number * chart.num_nodes + torch.cat(ids)).sort(stable=True)
+    return list((keys - number * chart.num_nodes).split(sizes)), list((order - start).split(sizes))
 
 
 def planned_tree(chart: Chart) -> Tensor:

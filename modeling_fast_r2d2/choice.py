@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from .children import Children
 from .fused import fused_kernels
+from .node_rows import Uses
 from .node_table import NodeTable
 from .noise import gumbel_noise
 
@@ -40,6 +41,7 @@ def encode_cells(
     noise: float = 0.0,
     forbidden: Tensor | None = None,
     vectors_train_choice: bool = True,
+    uses: Uses | None = None,
 ) -> EncodedCells:
     """Encode the cells of one level (paper, Equations 1 to 5).
 
@@ -49,18 +51,20 @@ def encode_cells(
         noise: scale of the Gumbel noise that samples the choice.
         forbidden: ``(cells, candidates)`` bool, candidates that may not be chosen; None forbids none.
         vectors_train_choice: whether the gradient of the vectors reaches the choice.
+        uses: of ``left``, then ``right``, for fused kernels.
     """
-    is_apart = bool(table.projections) and left.numel() >= MIN_COMPOSITIONS_APART
-    encode = _score_then_build if is_apart else _build_then_choose
-    return encode(table, left, right, noise, forbidden, vectors_train_choice)
+    if table.has_children_apart and left.numel() >= MIN_COMPOSITIONS_APART:
+        return _score_then_build(table, left, right, noise, forbidden, vectors_train_choice)
+    return _build_then_choose(table, left, right, noise, forbidden, vectors_train_choice, uses)
 
 
 def _build_then_choose(
-    table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool
-) -> EncodedCells:
+    table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool,
+    uses: Uses | None,
+) -> EncodedCells:  # fmt: skip
     """The definition: build the vectors of all candidates, then choose among them."""
-    vectors, step = table.compose_and_score(left.flatten(), right.flatten())
-    vectors, candidates = vectors.view(*left.shape, -1), table.with_children(step, left, right)
+    vectors, step = table.compose_and_score(left.flatten(), right.flatten(), uses)
+    vectors, candidates = vectors.view(*left.shape, -1), table.with_children(step, left, right, uses)
     vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, table.composition.composition_kernels)
     if not vectors_train_choice:
         vector = vectors.take_along_dim(chosen[:, None, None], 1)[:, 0]

@@ -25,29 +25,28 @@ class CompositionStack(nn.Module):
         """The inputs that are the same on every level. ``tasks``: ``(num_tasks, hidden_size)``."""
         first = self.layers[0]
         projected = first.project(tasks) if first.has_weight else tasks.new_zeros(len(tasks), 3 * tasks.shape[1])
-        return SharedInputs(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
+        role_biases = tuple(layer.role_bias(len(tasks)) for layer in self.layers)
+        return SharedInputs(tasks, projected, role_biases, tuple(layer.fused_weights(tasks) for layer in self.layers))
 
     def forward(self, shared: "SharedInputs", children: Tensor, projected: Tensor | None = None) -> Tensor:
         """The definition: all tokens of a composition together.
 
         Args:
-            children: ``(2, compositions, hidden_size)``, left and right.
+            children: ``(2, compositions, hidden_size)``, left and right; or tasks, left and right.
             projected: ``(2, compositions, 3 * hidden_size)``, the first layer's projection of the children; None
-                computes it.
+                computes it. With tasks in front if ``children`` have them.
 
         Returns:
             ``(num_tasks + 2, compositions, hidden_size)``: outputs of the tasks, of the left and of the right child.
         """
-        repeated = (-1, children.shape[1], -1)
-        hidden = torch.cat([shared.tasks[:, None].expand(repeated).to(children.dtype), children])
-        first = self.layers[0]
-        is_fused = fused_kernels(first.composition_kernels, children) is not None
+        hidden, first = shared.join(shared.tasks, children.to(shared.dtype_of(children))), self.layers[0]
+        is_fused = fused_kernels(first.composition_kernels, hidden) is not None
         if projected is None and is_plain(first.query_key_value) and not is_fused:
             projected = first.project(children)
         if projected is not None:
-            projected = torch.cat([shared.projected_tasks[:, None].expand(repeated), projected])
-        for layer, role_bias in zip(self.layers, shared.role_biases, strict=True):
-            hidden = layer(hidden, role_bias, projected)
+            projected = shared.join(shared.projected_tasks, projected)
+        for layer, role_bias, weights in zip(self.layers, shared.role_biases, shared.weights, strict=True):
+            hidden = layer(hidden, role_bias, projected, *weights)
             projected = None
         return hidden
 
@@ -93,13 +92,25 @@ class SharedInputs(NamedTuple):
     tasks: Tensor  # (num_tasks, hidden_size)
     projected_tasks: Tensor  # (num_tasks, 3 * hidden_size), without bias
     role_biases: tuple[Tensor, ...]  # for each layer (num_tasks + 2, 3 * hidden_size)
+    weights: tuple[tuple[Tensor, ...], ...]  # for each layer `CompositionLayer.fused_weights`
+
+    def dtype_of(self, vectors: Tensor) -> torch.dtype:
+        """The dtype of vectors between layers: that of fused kernels' weights, else the vectors' own."""
+        return self.weights[0][0].dtype if self.weights[0] else vectors.dtype
+
+    def join(self, tasks: Tensor, children: Tensor) -> Tensor:
+        """``(num_tasks + 2, compositions, ...)``: tasks, the same in each composition, in front of the children; these
+        may have tasks in front already."""
+        if len(children) > 2:
+            return children
+        return torch.cat([tasks[:, None].expand(-1, children.shape[1], -1).to(children.dtype), children])
 
     def tensors(self) -> list[Tensor]:
         return [self.tasks, self.projected_tasks, *self.role_biases]
 
     @classmethod
     def of_tensors(cls, tensors: list[Tensor]) -> "SharedInputs":
-        return cls(tensors[0], tensors[1], tuple(tensors[2:]))
+        return cls(tensors[0], tensors[1], tuple(tensors[2:]), ((),) * len(tensors[2:]))
 
 
 class Composition(nn.Module):
@@ -126,6 +137,12 @@ class Composition(nn.Module):
         """Whether `log_prob` and `parent` may be used instead of `forward`."""
         return not self._is_compiled() and not is_watched(self) and self.stack.works_apart(vectors)
 
+    def kernels_that_gather(self, vectors: Tensor) -> Any:
+        """The fused kernels if children may be gathered together with tasks and their projections; else None."""
+        first = self.stack.layers[0]
+        is_own = self.graphs is None and not self._is_compiled() and is_plain(first.query_key_value)
+        return fused_kernels(first.composition_kernels, vectors) if is_own else None
+
     def forward(
         self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
@@ -133,9 +150,9 @@ class Composition(nn.Module):
 
         Args:
             shared: from `prepare`.
-            children: ``(2, compositions, hidden_size)``, left and right.
+            children: ``(2, compositions, hidden_size)``, left and right; or tasks, left and right.
             projected: ``(2, compositions, 3 * hidden_size)``, the first layer's projection of the children; None
-                computes it.
+                computes it. With tasks in front if ``children`` have them.
 
         Returns:
             Parents ``(compositions, hidden_size)`` and log-probabilities ``(compositions,)`` in nats, float32 or

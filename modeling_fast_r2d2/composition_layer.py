@@ -66,24 +66,37 @@ class CompositionLayer(GradientCheckpointingLayer):
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
 
+    def fused_weights(self, like: Tensor) -> tuple[Tensor, ...]:
+        """What fused kernels read of this layer, in the dtype in which they compute; nothing where they do not run.
+
+        Under autocast, so each matrix is cast once for all levels, and vectors need not change between two dtypes.
+        """
+        fused = fused_kernels(self.composition_kernels, like)
+        if fused is None or not all(map(is_plain, self.linears)):
+            return ()
+        device = like.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        return tuple(fused.composition_layer.LayerWeights.of(self, dtype))
+
     def _roles(self, num_tasks: int) -> Tensor:
         task_role, child_roles = self.role_embeddings.weight.split([1, 2])
         return torch.cat([task_role.expand(num_tasks, -1), child_roles])
 
-    def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None, *weights: Tensor) -> Tensor:
         """
         Args:
             hidden: ``(tokens, compositions, hidden_size)``.
             role_bias: from the method of that name.
             projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values of ``hidden`` without bias;
                 None computes them.
+            weights: from `fused_weights`; used by fused kernels alone.
 
         Returns:
             ``(tokens, compositions, hidden_size)``.
         """
         fused = fused_kernels(self.composition_kernels, hidden)
-        if fused is not None and all(map(is_plain, self.linears)):
-            return fused.layers.composition_layer(self, hidden, role_bias)
+        if fused is not None and (weights or all(map(is_plain, self.linears))):
+            return fused.layers.composition_layer(self, hidden, role_bias, projected, *weights)
         return self.finish(self._attend(self._project(hidden, role_bias, projected)), hidden)
 
     def project(self, hidden: Tensor) -> Tensor:

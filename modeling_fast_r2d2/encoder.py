@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .chart import Chart, Level
+from .chart import Chart, Level, sorted_children
 from .choice import encode_cells
 from .composition import Composition
+from .node_rows import Uses
 from .node_table import NodeTable
 from .recorded_levels import encode_recorded
 
@@ -53,10 +54,10 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
     if _is_recorded(chart, leaves, composition):
         return EncodedChart(*encode_recorded(chart, leaves, composition, tasks[1:]))
     table = NodeTable(leaves, chart.num_nodes, composition, tasks[1:])
-    for level in levels_in_parts(chart, leaves.device):
-        parents, _ = table.compose(level.left[:, 0], level.right[:, 0])
+    for level, uses in levels_and_uses(chart, table):
+        parents, _ = table.compose(level.left[:, 0], level.right[:, 0], uses)
         table.write(_rows(chart, level.cells), parents)
-    return EncodedChart(table.vectors.all(), None, None, chart.roots.new_zeros(chart.num_cells))
+    return EncodedChart(table.all_vectors(), None, None, chart.roots.new_zeros(chart.num_cells))
 
 
 def encode_chart(
@@ -81,9 +82,9 @@ def encode_chart(
     window, candidates = chart.splits.shape[1], []
     chosen = chart.roots.new_zeros(chart.num_cells)
     table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
-    for level in levels_in_parts(chart, leaves.device):
+    for level, uses in levels_and_uses(chart, table):
         out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
-        cells = encode_cells(table, level.left, level.right, choice_noise, out, vectors_train_choice)
+        cells = encode_cells(table, level.left, level.right, choice_noise, out, vectors_train_choice, uses)
         table.write(_rows(chart, level.cells), cells.vectors, cells.log_prob)
         chosen[level.cells] = cells.chosen
         missing = window - level.left.shape[1]
@@ -92,7 +93,18 @@ def encode_chart(
     candidate_log_prob = torch.cat([leaves.new_empty(0, window, dtype=dtype), *candidates])
     if forbidden is not None:
         candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
-    return EncodedChart(table.vectors.all(), table.log_prob.all(), candidate_log_prob, chosen)
+    return EncodedChart(table.all_vectors(), table.log_prob.all(), candidate_log_prob, chosen)
+
+
+def levels_and_uses(chart: Chart, table: NodeTable) -> Iterator[tuple[Level, Uses | None]]:
+    """`levels_in_parts`; or, where fused kernels run, whole levels, in training with an order for their gradients."""
+    kernels = table.kernels
+    if kernels is None:
+        return ((level, None) for level in levels_in_parts(chart, chart.roots.device))
+    if not torch.is_grad_enabled() or not chart.num_cells:
+        return ((level, None) for level in chart.levels)
+    uses = (Uses(kernels, *of_level) for of_level in zip(*sorted_children(chart), strict=True))
+    return zip(chart.levels, uses, strict=True)
 
 
 def levels_in_parts(chart: Chart, device: torch.device) -> Iterator[Level]:

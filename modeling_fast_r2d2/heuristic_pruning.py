@@ -176,7 +176,7 @@ class GrowingCells:
             tuple(self.level_sizes),
             roots,
         )
-        vectors, log_prob = self.table.vectors.all()[nodes], self.table.log_prob.all()[nodes]
+        vectors, log_prob = self.table.all_vectors()[nodes], self.table.log_prob.all()[nodes]
         encoded = EncodedChart(vectors, log_prob, torch.cat(self._candidate_log_prob), torch.cat(self._chosen))
         return chart.to(vectors.device), encoded
 

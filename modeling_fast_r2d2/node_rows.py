@@ -6,11 +6,25 @@ of a read adds into it, and the backward pass of a write takes its rows out of i
 down, since a scalar goes from each write to the reads and to the write after it.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+
+class Uses(NamedTuple):
+    """The reads of ``ids``, sorted by node, so that a fused kernel can sum their gradients in this order.
+
+    Attributes:
+        kernels: the module of fused kernels.
+        nodes: ``(ids.numel(),)`` long, ascending.
+        order: ``(ids.numel(),)`` long, the place in ``ids.flatten()`` of each.
+    """
+
+    kernels: Any
+    nodes: Tensor
+    order: Tensor
 
 
 class NodeRows:
@@ -38,11 +52,17 @@ class NodeRows:
         else:
             self.values[rows] = values.detach()
 
-    def read(self, ids: Tensor) -> Tensor:
-        """``ids.shape + (width,)``: one row per id."""
+    def read(self, ids: Tensor, uses: Uses | None = None) -> Tensor:
+        """``ids.shape + (width,)``: one row per id. On a GPU, the gradient needs a sort of its own without ``uses``."""
         if self._written is None or not torch.is_grad_enabled():
             return self._store.take(ids)
-        return _Read.apply(self._store, self._written, ids)
+        return _Read.apply(self._store, self._written, ids, uses)
+
+    def read_behind(self, tasks: Tensor, left: Tensor, right: Tensor, uses: Uses | None, kernels: Any) -> Tensor:
+        """``(num_tasks + 2, compositions, width)``: tasks, the same in each composition, then one row per id."""
+        if self._written is None or not torch.is_grad_enabled():
+            return kernels.gather_children(self.values, tasks, left, right)
+        return _ReadBehind.apply(self._store, self._written, tasks, left, right, uses, kernels)
 
     def all(self) -> Tensor:
         """``(num_nodes, ...)``, after every row is written."""
@@ -73,9 +93,13 @@ class _Store:
     def take(self, ids: Tensor) -> Tensor:
         return self.values.index_select(0, ids.flatten()).view(*ids.shape, *self.values.shape[1:])
 
-    def add(self, ids: Tensor, upstream: Tensor) -> None:
+    def add(self, ids: Tensor, upstream: Tensor, uses: Uses | None = None) -> None:
         """Add to the gradient of the rows that were read, always in the same order."""
         gradient, ids = self.gradient, ids.flatten()
+        if uses is not None:
+            rows = gradient.view(len(gradient), -1)
+            uses.kernels.add_to_rows(rows, upstream.reshape(len(ids), -1), uses.nodes, uses.order)
+            return
         upstream = upstream.reshape(-1, *gradient.shape[1:]).to(gradient.dtype)
         if gradient.is_cuda:  # where `index_add_` adds in no fixed order
             gradient.index_put_((ids,), upstream, accumulate=True)
@@ -101,16 +125,35 @@ class _Write(torch.autograd.Function):
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, store: _Store, written: Tensor, ids: Tensor) -> Tensor:
-        context.store = store
+    def forward(context: Any, store: _Store, written: Tensor, ids: Tensor, uses: Uses | None) -> Tensor:
+        context.store, context.uses = store, uses
         context.save_for_backward(ids)
         return store.take(ids)
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, upstream: Tensor) -> tuple[None, Tensor, None]:
-        context.store.add(*context.saved_tensors, upstream)
-        return None, upstream.new_zeros(()), None
+    def backward(context: Any, upstream: Tensor) -> tuple[None, Tensor, None, None]:
+        context.store.add(*context.saved_tensors, upstream, context.uses)
+        return None, upstream.new_zeros(()), None, None
+
+
+class _ReadBehind(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any, store: _Store, written: Tensor, tasks: Tensor, left: Tensor, right: Tensor, uses: Uses | None,
+        kernels: Any,
+    ) -> Tensor:  # fmt: skip
+        context.store, context.uses, context.dtype = store, uses, tasks.dtype
+        context.save_for_backward(left, right)
+        return kernels.gather_children(store.values, tasks, left, right)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        ids = torch.cat(context.saved_tensors) if context.uses is None else context.uses.nodes
+        context.store.add(ids, upstream[-2:], context.uses)
+        of_tasks = upstream[:-2].sum(1, dtype=torch.promote_types(upstream.dtype, torch.float32))
+        return None, upstream.new_zeros(()), of_tasks.to(context.dtype), None, None, None, None
 
 
 class _All(torch.autograd.Function):
@@ -126,4 +169,4 @@ class _All(torch.autograd.Function):
         return None, upstream.new_zeros(())
 
 
-__all__ = ["NodeRows"]
+__all__ = ["NodeRows", "Uses"]

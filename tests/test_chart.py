@@ -12,7 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from walking import follow  # noqa: E402
 
-from modeling_fast_r2d2.chart import best_tree, candidate_places, planned_tree, widest_neighbours  # noqa: E402
+from modeling_fast_r2d2.chart import (  # noqa: E402
+    best_tree, candidate_places, planned_tree, sorted_children, widest_neighbours,
+)  # fmt: skip
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree  # noqa: E402
 
 
@@ -189,3 +191,14 @@ def test_the_best_tree_is_what_following_the_choices_finds(lengths, window, seed
     for chart in (plan_chart(ranks, lengths, window), plan_chart(ranks, lengths, window, True)):
         chosen = (torch.rand(chart.num_cells, generator=generator) * (chart.splits >= 0).sum(1)).long()
         assert best_tree(chart, chosen).equal(follow(chart, lambda cells, chosen=chosen: chosen[cells])[0])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(2, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(0, 99))
+def test_one_sort_of_all_children_is_a_stable_sort_of_each_level(lengths, window, seed):
+    lengths = torch.tensor(lengths)
+    scores = torch.rand(len(lengths), int(lengths.max()) - 1, generator=torch.Generator().manual_seed(seed))
+    chart = plan_chart(merge_ranks(scores, lengths), lengths, window)
+    for level, nodes, order in zip(chart.levels, *sorted_children(chart), strict=True):
+        expected = torch.stack([level.left, level.right]).flatten().sort(stable=True)
+        assert nodes.equal(expected.values) and order.equal(expected.indices)

@@ -18,6 +18,9 @@ class ToyComposition:
     def works_apart(self, vectors):
         return False
 
+    def kernels_that_gather(self, vectors):
+        return None
+
     def __call__(self, shared, children, projected):
         return self.compose(*children)
 

@@ -23,7 +23,16 @@ from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
 
 
-OPS = ("attention", "bias_gelu", "blend_norm", "choice", "composition_layer", "range_logsumexp", "residual_norm")
+OPS = (
+    "attention",
+    "bias_gelu",
+    "blend_norm",
+    "choice",
+    "composition_layer",
+    "gather",
+    "range_logsumexp",
+    "residual_norm",
+)
 
 
 @pytest.fixture(params=["torch", "auto"], autouse=True)

@@ -11,13 +11,14 @@ from .attention import composition_attention
 from .bias_gelu import bias_gelu
 from .blend_norm import blend_norm
 from .choice import choose
-from .gather import gather_children
+from .gather import add_to_rows, gather_children
 from .launch import is_available, runs_fused
 from .nearest_greater import nearest_greater
 from .range_logsumexp import range_logsumexp
 from .residual_norm import residual_norm
 
 __all__ = [
+    "add_to_rows",
     "bias_gelu",
     "blend_norm",
     "choose",

@@ -30,12 +30,14 @@ class LayerWeights(NamedTuple):
     output_bias: Tensor
 
     @classmethod
-    def of(cls, layer: Any) -> "LayerWeights":
+    def of(cls, layer: Any, dtype: torch.dtype | None = None) -> "LayerWeights":
+        """A layer's own weights, its matrices in another dtype if one is given."""
         attention_output, intermediate, output = layer.attention_output, layer.intermediate, layer.output
-        return cls(
+        weights = cls(
             layer.query_key_value.weight, attention_output.weight, attention_output.bias,
             intermediate.weight, intermediate.bias, output.weight, output.bias,
         )  # fmt: skip
+        return weights if dtype is None else cls(*(each.to(dtype) if each.dim() == 2 else each for each in weights))
 
 
 class LayerOptions(NamedTuple):
@@ -53,33 +55,40 @@ class LayerOptions(NamedTuple):
         return cls(layer.num_heads, layer.eps, attention_p, p, seed_of(max(attention_p, p)))
 
 
-def composition_layer(layer: Any, hidden: Tensor, role_bias: Tensor) -> Tensor:
+def composition_layer(
+    layer: Any, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None, *given: Tensor
+) -> Tensor:
     """Run one layer of the composition stack.
 
     Args:
         layer: a module with the members of `layers.CompositionLayer`, such as the model's own composition layer.
         hidden: ``(tokens, compositions, hidden_size)``; the children come last.
         role_bias: ``(tokens, 3 * hidden_size)``, added to the queries, keys and values of each token.
+        projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values without bias; None computes
+            them.
+        given: `LayerWeights` to take instead of the layer's own.
 
     Returns:
         ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
     """
-    weights, options = LayerWeights.of(layer), LayerOptions.of(layer)
+    weights, options = LayerWeights(*given) if given else LayerWeights.of(layer), LayerOptions.of(layer)
     is_one_node = layer.is_gelu and runs_fused(hidden) and type(hidden) is Tensor and not torch.compiler.is_compiling()
     if not is_one_node or hidden.dtype != weights.output.dtype:  # such as under autocast
         activation = None if layer.is_gelu else lambda inputs: layer.dropout(layer.activation(inputs))
-        return composition_layer_reference(hidden, role_bias, options, *weights, activation=activation)
+        return composition_layer_reference(hidden, role_bias, projected, options, *weights, activation=activation)
     if torch.is_grad_enabled():
-        return _Layer.apply(hidden, role_bias, options, *weights)
-    return _run(hidden, role_bias, options, weights).output.view(hidden.shape)
+        return _Layer.apply(hidden, role_bias, projected, options, *weights)
+    return _run(hidden, role_bias, projected, options, weights).output.view(hidden.shape)
 
 
 def composition_layer_reference(
-    hidden: Tensor, role_bias: Tensor, options: LayerOptions, *tensors: Tensor, activation: Any = None
-) -> Tensor:
+    hidden: Tensor, role_bias: Tensor, projected: Tensor | None, options: LayerOptions, *tensors: Tensor,
+    activation: Any = None,
+) -> Tensor:  # fmt: skip
     """The definition, by other ops. ``tensors`` are the `LayerWeights`; ``activation`` is for layers without GELU."""
     weights, (heads, eps, attention_p, p, seed) = LayerWeights(*tensors), options
-    attended = composition_attention(F.linear(hidden, weights.query_key_value), role_bias, heads, attention_p, seed)
+    projected = F.linear(hidden, weights.query_key_value) if projected is None else projected
+    attended = composition_attention(projected, role_bias, heads, attention_p, seed)
     update = F.linear(attended, weights.attention_output)
     hidden = residual_norm(update, weights.attention_output_bias, hidden, eps, p, seed + 1)
     product = F.linear(hidden, weights.intermediate)
@@ -103,11 +112,14 @@ class _Activations(NamedTuple):
     output_scale: Tensor
 
 
-def _run(hidden: Tensor, role_bias: Tensor, options: LayerOptions, weights: LayerWeights) -> _Activations:
+def _run(
+    hidden: Tensor, role_bias: Tensor, projected: Tensor | None, options: LayerOptions, weights: LayerWeights
+) -> _Activations:
     heads, eps, attention_p, p, seed = options
     tokens, compositions, size = hidden.shape
     rows = hidden.reshape(-1, size)
-    projected = F.linear(rows, weights.query_key_value).view(tokens, compositions, 3 * size)
+    if projected is None:
+        projected = F.linear(rows, weights.query_key_value).view(tokens, compositions, 3 * size)
     attended = _attention(projected, role_bias, heads, attention_p, seed).view(-1, size)
     update = F.linear(attended, weights.attention_output)
     normed, normed_scale = _residual_norm(update, weights.attention_output_bias, rows, eps, p, seed + 1)
@@ -122,10 +134,13 @@ class _Layer(torch.autograd.Function):
     """`_run` with a gradient."""
 
     @staticmethod
-    def forward(context: Any, hidden: Tensor, role_bias: Tensor, options: LayerOptions, *tensors: Tensor) -> Tensor:
+    def forward(
+        context: Any, hidden: Tensor, role_bias: Tensor, projected: Tensor | None, options: LayerOptions,
+        *tensors: Tensor,
+    ) -> Tensor:  # fmt: skip
         weights = LayerWeights(*tensors)
-        run = _run(hidden, role_bias, options, weights)
-        context.options = options
+        run = _run(hidden, role_bias, projected, options, weights)
+        context.options, context.projects = options, projected is None
         context.save_for_backward(hidden, role_bias, *weights, *run)
         return run.output.view(hidden.shape)
 
@@ -134,12 +149,17 @@ class _Layer(torch.autograd.Function):
     def backward(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         hidden, role_bias, *saved = context.saved_tensors
         weights, run = LayerWeights(*saved[:7]), _Activations(*saved[7:])
-        needed = context.needs_input_grad[3:]
-        of_normed, of_feed_forward = _through_feed_forward(upstream, weights, run, context.options, needed)
-        of_hidden, of_role_bias, of_attention = _through_attention(
-            of_normed, hidden, role_bias, weights, run, context.options, needed
+        options, needed = context.options, context.needs_input_grad[4:]
+        of_normed, of_feed_forward = _through_feed_forward(upstream, weights, run, options, needed)
+        of_hidden, of_projected, of_role_bias, *of_output = _through_attention(
+            of_normed, role_bias, weights, run, options, needed
         )
-        return of_hidden, of_role_bias, None, *of_attention, *of_feed_forward
+        if not context.projects:
+            return of_hidden.view(hidden.shape), of_role_bias, of_projected, None, None, *of_output, *of_feed_forward
+        of_projected = of_projected.flatten(0, 1)
+        of_query_key_value = of_projected.t() @ hidden.reshape(of_hidden.shape) if needed[0] else None
+        of_hidden = of_hidden.addmm_(of_projected, weights.query_key_value).view(hidden.shape)
+        return of_hidden, of_role_bias, None, None, of_query_key_value, *of_output, *of_feed_forward
 
 
 def _through_feed_forward(
@@ -161,25 +181,21 @@ def _through_feed_forward(
 
 
 def _through_attention(
-    upstream: Tensor, hidden: Tensor, role_bias: Tensor, weights: LayerWeights, run: _Activations,
-    options: LayerOptions, needed: tuple[bool, ...],
-) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:  # fmt: skip
-    """The gradients of ``hidden``, of ``role_bias`` and of the first three weights."""
-    p, seed, rows = options.dropout, options.seed, hidden.reshape(run.normed.shape)
+    upstream: Tensor, role_bias: Tensor, weights: LayerWeights, run: _Activations, options: LayerOptions,
+    needed: tuple[bool, ...],
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:  # fmt: skip
+    """The gradients of the layer's input as a residual, of its projection, of ``role_bias`` and of two weights."""
+    p, seed = options.dropout, options.seed
     of_update, of_bias, of_rows = _residual_norm_backward(
         upstream, run.normed, run.normed_scale, run.normed.dtype, p, seed + 1
     )
     of_update = of_update if p else of_rows
-    of_attended = (of_update @ weights.attention_output).view(hidden.shape)
+    of_attended = (of_update @ weights.attention_output).view(*run.projected.shape[:2], of_update.shape[1])
     of_projected, of_role_bias = _attention_backward(
         of_attended, run.projected, role_bias, options.num_heads, options.attention_dropout, seed
     )
-    of_projected = of_projected.flatten(0, 1)
     of_output = of_update.t() @ run.attended if needed[1] else None
-    of_query_key_value = of_projected.t() @ rows if needed[0] else None
-    of_rows.addmm_(of_projected, weights.query_key_value)
-    of_weights = of_query_key_value, of_output, of_bias.to(weights.attention_output_bias.dtype)
-    return of_rows.view(hidden.shape), of_role_bias, of_weights
+    return of_rows, of_projected, of_role_bias, of_output, of_bias.to(weights.attention_output_bias.dtype)
 
 
 __all__ = ["LayerOptions", "LayerWeights", "composition_layer", "composition_layer_reference"]

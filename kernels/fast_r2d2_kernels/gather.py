@@ -1,7 +1,7 @@
 """The input of a batch of compositions: repeated task tokens, then the vectors of the left and the right children.
 
 A node may be the child of many compositions. Its gradient is summed over them in order, without atomic additions, so
-that training on a GPU is bitwise repeatable.
+that training on a GPU is bitwise repeatable. The order comes from a sort, which may be made for many levels at once.
 """
 
 from typing import Any
@@ -39,6 +39,34 @@ def gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -
     return _gather_children(nodes.contiguous(), tasks.contiguous(), left.contiguous(), right.contiguous())
 
 
+def add_to_rows_reference(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> Tensor:
+    """The definition of `add_to_rows`."""
+    return rows.index_add_(0, row, values[order].to(rows.dtype))
+
+
+def add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> Tensor:
+    """Add values to rows in place, those of one row in the given order: ``rows[row[i]] += values[order[i]]``.
+
+    Args:
+        rows: ``(num_rows, size)``, contiguous. It cannot be differentiated.
+        values: ``(count, size)``.
+        row: ``(count,)`` long, sorted.
+        order: ``(count,)`` long, the place of each row's value among ``values``.
+
+    Returns:
+        ``rows``.
+
+    Raises:
+        ValueError: if ``rows`` is not contiguous.
+    """
+    if not rows.is_contiguous():
+        raise ValueError("rows must be contiguous")
+    if not runs_fused(rows):
+        return add_to_rows_reference(rows, values, row, order)
+    _add_to_rows(rows, values.contiguous(), row, order)
+    return rows
+
+
 @triton.jit(do_not_specialize=["count"])
 def _gather_kernel(nodes, tasks, left, right, out, count, TASKS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     """A program copies all tokens of one composition."""
@@ -57,22 +85,22 @@ def _gather_kernel(nodes, tasks, left, right, out, count, TASKS: tl.constexpr, S
 
 
 @triton.jit(do_not_specialize=["count"])
-def _gather_backward_kernel(upstream, nodes, order, grad, count, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    """Sum the gradient of a node over its uses. The ``count`` uses are sorted by node; the program at the first use of
-    a node does the work."""
+def _add_to_rows_kernel(rows, values, row, order, count, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """The program at the first of a row's ``count`` places does the work for all of them."""
     place = tl.program_id(0)
-    node = tl.load(nodes + place)
-    before = tl.load(nodes + place - 1, mask=place > 0, other=-1)
-    if node != before:
+    number = tl.load(row + place)
+    before = tl.load(row + place - 1, mask=place > 0, other=-1)
+    if number != before:
         column = tl.arange(0, BLOCK)
-        total = tl.zeros([BLOCK], tl.float32)
-        current = node
-        while current == node:
-            source = upstream + tl.load(order + place) * SIZE + column
+        target = rows + number * SIZE + column
+        total = tl.load(target, mask=column < SIZE, other=0).to(tl.float32)
+        current = number
+        while current == number:
+            source = values + tl.load(order + place) * SIZE + column
             total += tl.load(source, mask=column < SIZE, other=0).to(tl.float32)
             place += 1
-            current = tl.load(nodes + place, mask=place < count, other=-1)
-        tl.store(grad + node * SIZE + column, total.to(grad.dtype.element_ty), mask=column < SIZE)
+            current = tl.load(row + place, mask=place < count, other=-1)
+        tl.store(target, total.to(rows.dtype.element_ty), mask=column < SIZE)
 
 
 @operator("gather_children", mutates_args=())
@@ -89,6 +117,17 @@ def _gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) 
     return out
 
 
+@operator("add_to_rows", mutates_args=("rows",))
+def _add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> None:
+    count, size = len(row), values.numel() // max(len(values), 1)
+    block = power_of_2(size)
+    if count:
+        with on_device_of(rows):
+            wrap_triton(_add_to_rows_kernel)[(count,)](
+                rows, values, row, order, count, SIZE=size, BLOCK=block, num_warps=warps_for(block)
+            )
+
+
 @operator("gather_children_backward", mutates_args=())
 def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num_nodes: int) -> Tensor:
     size = upstream.shape[2]
@@ -98,8 +137,8 @@ def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num
         nodes, order = torch.cat([left, right]).sort(stable=True)
         children = upstream[-2:].contiguous()
         with on_device_of(upstream):
-            wrap_triton(_gather_backward_kernel)[(len(nodes),)](
-                children, nodes, order, grad, len(nodes), SIZE=size, BLOCK=block, num_warps=warps_for(block)
+            wrap_triton(_add_to_rows_kernel)[(len(nodes),)](
+                grad, children, nodes, order, len(nodes), SIZE=size, BLOCK=block, num_warps=warps_for(block)
             )
     return grad
 
@@ -107,6 +146,11 @@ def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num
 @_gather_children.register_fake
 def _(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
     return nodes.new_empty(len(tasks) + 2, len(left), nodes.shape[1])
+
+
+@_add_to_rows.register_fake
+def _(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> None:
+    return None
 
 
 @_gather_children_backward.register_fake

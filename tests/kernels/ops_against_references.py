@@ -20,7 +20,7 @@ from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
 from fast_r2d2_kernels.blend_norm import blend_norm_reference
 from fast_r2d2_kernels.choice import choose_reference
 from fast_r2d2_kernels.composition_layer import LayerOptions, _Layer, composition_layer_reference
-from fast_r2d2_kernels.gather import gather_children_reference
+from fast_r2d2_kernels.gather import add_to_rows_reference, gather_children_reference
 from fast_r2d2_kernels.nearest_greater import nearest_greater_reference
 from fast_r2d2_kernels.range_logsumexp import range_logsumexp_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
@@ -85,21 +85,32 @@ def layer_tensors(tasks: int, count: int, size: int) -> list[torch.Tensor]:
 def test_a_layer_as_one_node(tasks, count, heads, head_size, dropout_p, dtype):
     options = LayerOptions(heads, 1e-5, dropout_p, dropout_p, 12)
     assert_close(
-        lambda hidden, role_bias, *weights: _Layer.apply(hidden, role_bias, options, *weights),
-        lambda hidden, role_bias, *weights: composition_layer_reference(hidden, role_bias, options, *weights),
+        lambda hidden, role_bias, *weights: _Layer.apply(hidden, role_bias, None, options, *weights),
+        lambda hidden, role_bias, *weights: composition_layer_reference(hidden, role_bias, None, options, *weights),
         layer_tensors(tasks, count, heads * head_size),
         dtype,
     )
 
 
+def test_a_layer_whose_input_is_projected_already():
+    hidden, role_bias, query_key_value, *others = layer_tensors(1, 5, 24)
+    options = LayerOptions(2, 1e-5, 0.3, 0.3, 12)
+    op, reference = (
+        lambda hidden, role_bias, projected, *others, f=f: f(hidden, role_bias, projected, options, not_read, *others)
+        for f in (_Layer.apply, composition_layer_reference)
+    )
+    not_read = torch.full_like(query_key_value, torch.nan)
+    assert_close(op, reference, [hidden, role_bias, draw(3, 5, 72, seed=8), *others], torch.float32)
+
+
 def test_frozen_weights_of_a_layer_get_no_gradient_and_the_others_get_theirs():
     tensors = [x.float().to(DEVICE).requires_grad_() for x in layer_tensors(1, 3, 8)]
     options = LayerOptions(1, 1e-5, 0.0, 0.0, 0)
-    wanted = torch.autograd.grad(_Layer.apply(*tensors[:2], options, *tensors[2:]).square().sum(), tensors)
+    wanted = torch.autograd.grad(_Layer.apply(*tensors[:2], None, options, *tensors[2:]).square().sum(), tensors)
     for frozen in range(len(tensors)):
         tensors[frozen].requires_grad_(False)
         others = [x for x in tensors if x.requires_grad]
-        loss = _Layer.apply(*tensors[:2], options, *tensors[2:]).square().sum()
+        loss = _Layer.apply(*tensors[:2], None, options, *tensors[2:]).square().sum()
         expected = [gradient for number, gradient in enumerate(wanted) if number != frozen]
         torch.testing.assert_close(list(torch.autograd.grad(loss, others)), expected)
         tensors[frozen].requires_grad_()
@@ -138,6 +149,19 @@ def test_one_node_may_be_both_children_of_all_compositions():
     assert_close(
         kernels.gather_children, gather_children_reference, (draw(1, 24), draw(2, 24), ids, ids), torch.float32
     )
+
+
+@each_dtype
+@pytest.mark.parametrize(("count", "size"), [(17, 24), (3, 1), (1, 96), (0, 24)])
+def test_values_are_added_to_rows_in_their_order(count, size, dtype):
+    """Exactly what one addition after the other gives, in float32."""
+    ids = torch.randint(5, (count,), generator=torch.Generator().manual_seed(0))
+    row, order = ids.sort(stable=True)
+    values, rows = draw(count, size).to(dtype), draw(6, size, seed=1).float()
+    expected = rows.clone().index_add_(0, ids, values.float())
+    assert add_to_rows_reference(rows.clone(), values, row, order).equal(expected)
+    given = (x.to(DEVICE) for x in (values, row, order))
+    assert kernels.add_to_rows(rows.to(DEVICE), *given).cpu().equal(expected)
 
 
 @each_dtype
