@@ -140,7 +140,7 @@ class Composition(nn.Module):
     def kernels_that_gather(self, vectors: Tensor) -> Any:
         """The fused kernels if children may be gathered together with tasks and their projections; else None."""
         first = self.stack.layers[0]
-        is_own = self.graphs is None and not self._is_compiled() and is_plain(first.query_key_value)
+        is_own = not self._is_compiled() and is_plain(first.query_key_value)
         return fused_kernels(first.composition_kernels, vectors) if is_own else None
 
     def forward(

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from .children import Children, FromNodes
 from .composition import Composition
@@ -44,10 +43,8 @@ class NodeTable:
                 table.write(rows, part)
 
     def _project(self, vectors: Tensor) -> tuple[Tensor, ...]:
-        size = vectors.shape[-1]
-        if self.has_children_apart:
-            return self.composition.stack.layers[0].project(vectors).split([size, 2 * size], -1)
-        return (F.linear(vectors, self.shared.weights[0][0]),)
+        size, projected = vectors.shape[-1], self.composition.stack.layers[0].project(vectors)
+        return projected.split([size, 2 * size], -1) if self.has_children_apart else (projected,)
 
     def all_vectors(self) -> Tensor:
         """``(num_nodes, hidden_size)`` in the leaves' dtype, after every row is written."""

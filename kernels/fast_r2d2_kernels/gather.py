@@ -132,7 +132,7 @@ def _add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> No
 def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num_nodes: int) -> Tensor:
     size = upstream.shape[2]
     block = power_of_2(size)
-    grad = upstream.new_zeros(num_nodes, size)
+    grad = upstream.new_zeros(num_nodes, size, dtype=torch.float32)
     if len(left):
         nodes, order = torch.cat([left, right]).sort(stable=True)
         children = upstream[-2:].contiguous()
@@ -140,7 +140,7 @@ def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num
             wrap_triton(_add_to_rows_kernel)[(len(nodes),)](
                 grad, children, nodes, order, len(nodes), SIZE=size, BLOCK=block, num_warps=warps_for(block)
             )
-    return grad
+    return grad.to(upstream.dtype)
 
 
 @_gather_children.register_fake

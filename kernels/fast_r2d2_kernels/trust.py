@@ -13,6 +13,7 @@ from .attention import composition_attention, composition_attention_reference
 from .bias_gelu import bias_gelu, bias_gelu_reference
 from .blend_norm import blend_norm, blend_norm_reference
 from .choice import choose, choose_reference
+from .gather import gather_children, gather_children_reference
 from .launch import HAS_TRITON, triton
 from .range_logsumexp import range_logsumexp, range_logsumexp_reference
 from .residual_norm import residual_norm, residual_norm_reference
@@ -42,6 +43,10 @@ def vector_examples(size: int) -> dict[str, Example]:
             _with_noise(choose), _with_noise(choose_reference), ((COMPOSITIONS, 4, size), (COMPOSITIONS, 4))
         ),
     }
+    for width in (size, 1):  # vectors and log-probabilities of nodes
+        examples[f"gather_children of width {width}"] = Example(
+            _with_ids(gather_children), _with_ids(gather_children_reference), ((COMPOSITIONS, width), (2, width))
+        )
     for dropout in (0.0, 0.1):
         name = " with dropout" if dropout else ""
         for tasks in (1, 2):
@@ -60,6 +65,11 @@ def vector_examples(size: int) -> dict[str, Example]:
 
 def _with_noise(choose: Callable) -> Callable:
     return lambda vectors, candidates: choose(vectors, candidates, candidates.detach().flip(1))
+
+
+def _with_ids(gather: Callable) -> Callable:
+    """Two nodes are each a child of two compositions."""
+    return lambda nodes, tasks: gather(nodes, tasks, *torch.tensor([[3, 0, 1], [1, 4, 3]], device=nodes.device))
 
 
 def score_examples() -> dict[str, Example]:

@@ -70,6 +70,8 @@ def test_right_kernels_are_trusted(size, dtype):
         ("bias_gelu", "_bias_gelu_backward", "bias_gelu"),
         ("blend_norm", "_blend_norm", "blend_norm"),
         ("blend_norm", "_blend_norm_backward", "blend_norm"),
+        ("gather", "_gather_children", "gather_children of width 8"),
+        ("gather", "_gather_children_backward", "gather_children of width 8"),
         ("choice", "_choose", "choose"),
         ("choice", "_choose_backward", "choose"),
         ("range_logsumexp", "_range_logsumexp", "range_logsumexp"),

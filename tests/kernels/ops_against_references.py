@@ -350,3 +350,8 @@ def test_torch_finds_the_op_well_registered(name):
 def test_torch_finds_the_op_that_writes_into_a_buffer_well_registered():
     tensors = [x.detach() for x in EXAMPLES["blend_norm"][:3]]
     opcheck(torch.ops.fast_r2d2_kernels.blend_norm_into.default, (*tensors, 1e-5, torch.zeros(5, 24, device=DEVICE), 1))
+
+
+def test_torch_finds_the_op_that_adds_to_rows_well_registered():
+    rows, values = torch.zeros(3, 24, device=DEVICE), torch.ones(4, 24, device=DEVICE)
+    opcheck(torch.ops.fast_r2d2_kernels.add_to_rows.default, (rows, values, *IDS.sort(stable=True)))
