@@ -63,19 +63,21 @@ class Guide:
             batch: from `CollatorWithBounds`, on the model's device.
         """
         batch = dict(batch)
-        bonus = settings.bounds_bonus * batch.pop("bounds")
-        scores = {name: self._scores(name, batch) + bonus for name in sorted(_needed_scorers(settings))}
+        bounds = batch.pop("bounds")
+        scores = {name: self._scores(name, batch) for name in sorted(_needed_scorers(settings))}
+        raised = {name: of_text + settings.bounds_bonus * bounds for name, of_text in scores.items()}
         share = settings.effective_counts_share
         arguments: dict = {}
         if share == 1 or settings.bounds_bonus:
-            arguments["chart_scores"] = scores["counts" if share == 1 else "parser"]
+            arguments["chart_scores"] = raised["counts" if share == 1 else "parser"]
         if 0 < share < 1:
-            rows = (torch.rand(len(bonus)) < share).to(bonus.device)
+            rows = (torch.rand(len(bounds)) < share).to(bounds.device)
             by_parser = arguments.get("chart_scores")
-            mixed = scores["counts"] if by_parser is None else scores["counts"].where(rows[:, None], by_parser)
+            mixed = raised["counts"] if by_parser is None else raised["counts"].where(rows[:, None], by_parser)
             arguments = {"chart_scores": mixed} | ({"chart_rows": rows} if by_parser is None else {})
         if settings.choice_loss:
-            arguments["choice_scores"] = scores[settings.choice_scores]
+            bonus = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
+            arguments["choice_scores"] = scores[settings.choice_scores] + bonus * bounds
         if not settings.lm_trains_choice:
             arguments["lm_trains_choice"] = False
         if settings.height_penalty:

@@ -22,6 +22,7 @@ class Settings:
             that ``choice_scores`` split first. It is a mean over cells of two or more candidates.
         choice_scores: ``"counts"``, or the scores of a ``"snapshot"``: the parser as it was when the stage began.
         bounds_bonus: nats that are added to all these scores where punctuation other than quotes was left out.
+        choice_bonus: the same for ``choice_scores`` alone; None stands for ``bounds_bonus``.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.
         height_threshold: 0 to 1.
@@ -36,6 +37,7 @@ class Settings:
     choice_loss: float = 0.0
     choice_scores: str = "counts"
     bounds_bonus: float = 0.0
+    choice_bonus: float | None = None
     lm_trains_choice: bool = True
     height_penalty: float = 0.0
     height_threshold: float = 0.35

@@ -89,6 +89,17 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
         assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))
 
 
+def test_the_copied_scores_may_have_a_bonus_of_their_own(guided, teacher):
+    scores = teacher(guided["input_ids"])
+    for settings in (
+        Settings("counts", choice_loss=1, choice_bonus=3),
+        Settings("counts", choice_loss=1, bounds_bonus=3, choice_bonus=0),
+    ):
+        found = asked(Guide(teacher, None), settings, guided)
+        assert torch.equal(found["choice_scores"], scores + settings.choice_bonus * guided["bounds"])
+        assert torch.equal(found["chart_scores"], scores + settings.bounds_bonus * guided["bounds"])
+
+
 def test_batches_know_where_punctuation_stood(tokenizer):
     features = [
         {"input_ids": [1, 2, 3], "bounds": [1]},
