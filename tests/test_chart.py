@@ -13,7 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from walking import follow  # noqa: E402
 
 from modeling_fast_r2d2.chart import (  # noqa: E402
-    best_tree, candidate_places, planned_tree, sorted_children, widest_neighbours,
+    best_tree,
+    candidate_places,
+    planned_tree,
+    sorted_children,
+    widest_neighbours,
 )  # fmt: skip
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree  # noqa: E402
 
