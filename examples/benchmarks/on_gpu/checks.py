@@ -8,11 +8,13 @@ kernels and of the model.
 """
 
 import importlib.util
+import multiprocessing
 import os
 import platform
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 
 import torch
 import transformers
@@ -24,6 +26,7 @@ from timing.check import check_references
 from timing.clock import take_turns
 from timing.systems import pad
 
+KERNEL_DTYPES = torch.bfloat16, torch.float32, torch.float16
 TESTS = ("ops_against_references.py", "test_model_on_gpu.py", "test_gpu.py")  # in the order of what they tell
 
 
@@ -39,18 +42,32 @@ def versions(part: Part) -> dict:
 
 
 def kernel_faults(part: Part) -> dict:
-    """What is wrong with each dtype's kernels; None is good."""
+    """What is wrong with the kernels for each dtype and size; None is good.
+
+    Each has a process of its own, several at once: compiling takes most of the time, and after a wrong memory access a
+    process cannot use its GPU any more.
+    """
     import fast_r2d2_kernels as kernels
 
     if not kernels.is_available():
         return {"left_out": "kernels need a GPU and Triton"}
-    device, faults = torch.device(part.device), {}
-    for dtype in (torch.bfloat16, torch.float32, torch.float16):
-        for size in (768, 256, None):
-            faults[f"{dtype}, size {size}"] = kernels.trust.first_fault(device, dtype, size)
+    cases = [(part.device, dtype, size) for dtype in KERNEL_DTYPES for size in (768, 256, None)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(KERNEL_DTYPES), context, max_tasks_per_child=1) as pool:
+        faults = {
+            f"{dtype}, size {size}": fault
+            for (_, dtype, size), fault in zip(cases, pool.map(fault_of, cases), strict=True)
+        }
     if any(faults.values()):
         raise ValueError(str(faults))
     return faults
+
+
+def fault_of(case: tuple[str, torch.dtype, int | None]) -> str | None:
+    from fast_r2d2_kernels import trust
+
+    device, dtype, size = case
+    return trust.first_fault(torch.device(device), dtype, size)
 
 
 def references(part: Part, **options) -> dict:
