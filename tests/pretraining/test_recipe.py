@@ -132,13 +132,11 @@ def test_the_recipes_of_the_examples_are_good(name):
         assert options.stages == () and (options.model.size, options.training.num_train_epochs) == ("base", 60)
     else:
         plan = Plan(options.stages, lambda stage: 2000.0)
-        warm_up, copy, *_ = plan.stages
-        assert warm_up.first_and_last("learning_rate") == [0, 2e-3] and plan.num_steps > 400
-        assert (
-            not any(plan.at(step).lm_trains_choice for step in range(plan.boundaries[2]))
-            and copy.values["choice_loss"] == 1
-        )
-        assert all(plan.at(step).choice_loss > 0 for step in range(plan.num_steps))
+        first, copy, *_ = plan.stages
+        assert first.values["learning_rate"].end == 2e-3 and copy.values["choice_loss"] == 1 and plan.num_steps > 400
+        new = [plan.at(step) for step in range(plan.boundaries[2])]
+        assert not any(settings.lm_trains_choice and settings.window_size != 1 for settings in new)
+        assert all(plan.at(step).choice_loss > 0 for step in range(plan.boundaries[1], plan.num_steps))
         assert plan.at(plan.num_steps).window_size == 3
 
 
