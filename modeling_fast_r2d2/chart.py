@@ -21,10 +21,6 @@ class Level(NamedTuple):
     left: Tensor  # (cells, candidates) node ids of the left children
     right: Tensor  # (cells, candidates) node ids of the right children
 
-    @property
-    def num_children(self) -> int:
-        return 2 * self.left.numel()
-
 
 @dataclass(frozen=True)
 class Chart:
@@ -133,7 +129,7 @@ def sorted_children(chart: Chart) -> tuple[list[Tensor], list[Tensor]]:
     """
     levels = chart.levels
     ids = [ids.flatten() for level in levels for ids in (level.left, level.right)]
-    sizes = [level.num_children for level in levels]
+    sizes = [2 * level.left.numel() for level in levels]
     counts = torch.tensor(sizes)
     number = torch.arange(len(levels)).repeat_interleave(counts)
     number, start = to_device([number, (counts.cumsum(0) - counts)[number]], chart.roots.device)

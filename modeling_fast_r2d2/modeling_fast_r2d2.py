@@ -375,8 +375,10 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         batch = self.model.read_batch(
             input_ids, attention_mask, atom_spans, None, split_scores, output_hidden_states=output_hidden_states
         )
-        read = lambda scores: None if scores is None else read_split_scores(scores, batch.sentences)  # noqa: E731
-        host_chart_scores, host_choice_scores = read(chart_scores), read(choice_scores)
+        host_chart_scores, host_choice_scores = (
+            None if scores is None else read_split_scores(scores, batch.sentences)
+            for scores in (chart_scores, choice_scores)
+        )
         if self.config.tree_loss_weight:
             check_finite_scores(batch)
         check_guidance(chart_rows, len(batch.sentences.lengths), height_threshold)

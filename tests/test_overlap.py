@@ -16,7 +16,8 @@ TEXTS = [f"It rained {'and rained ' * count}all day" for count in range(8)]
 
 @pytest.fixture
 def no_streams(monkeypatch):
-    monkeypatch.setattr(overlap, "_use_own_stream", lambda device: None)
+    monkeypatch.setattr(overlap, "_stream_of", lambda device: None)
+    monkeypatch.setattr(overlap, "_use_own_stream", lambda device, callers: None)
 
 
 def test_a_gpu_has_two_batches_at_once_and_results_keep_their_order(no_streams):
@@ -27,6 +28,12 @@ def test_a_gpu_has_two_batches_at_once_and_results_keep_their_order(no_streams):
         return 10 * number
 
     assert list(overlapped(work, range(6), GPU)) == [0, 10, 20, 30, 40, 50]
+
+
+def test_under_autocast_batches_run_in_the_thread_that_asks(no_streams, monkeypatch):
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
+    threads = list(overlapped(lambda _: threading.current_thread(), range(3), GPU))
+    assert threads == [threading.current_thread()] * 3
 
 
 def test_a_cpu_has_one_batch_at_a_time_in_the_thread_that_asks():
