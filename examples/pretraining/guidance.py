@@ -68,8 +68,8 @@ class Guide:
         raised = {name: of_text + settings.bounds_bonus * bounds for name, of_text in scores.items()}
         share = settings.effective_counts_share
         arguments: dict = {}
-        if share == 1 or settings.bounds_bonus:
-            arguments["chart_scores"] = raised["counts" if share == 1 else "parser"]
+        if share == 1 or settings.bounds_bonus or settings.chart_scores == "snapshot":
+            arguments["chart_scores"] = raised["counts" if share == 1 else _model_scorer(settings)]
         if 0 < share < 1:
             rows = (torch.rand(len(bounds)) < share).to(bounds.device)
             by_parser = arguments.get("chart_scores")
@@ -99,9 +99,14 @@ def _needed_scorers(settings: Settings) -> set[str]:
     share, scorers = settings.effective_counts_share, set()
     if share > 0:
         scorers.add("counts")
-    if settings.bounds_bonus and share < 1:
-        scorers.add("parser")
+    if share < 1 and (settings.bounds_bonus or settings.chart_scores == "snapshot"):
+        scorers.add(_model_scorer(settings))
     return scorers | ({settings.choice_scores} if settings.choice_loss else set())
+
+
+def _model_scorer(settings: Settings) -> str:
+    """The scorer of charts that are not pruned by counts."""
+    return "snapshot" if settings.chart_scores == "snapshot" else "parser"
 
 
 def check_arguments(stages: tuple[Stage, ...], forward) -> None:
@@ -115,7 +120,8 @@ def check_arguments(stages: tuple[Stage, ...], forward) -> None:
 def argument_names(stage: Stage) -> set[str]:
     """Names of the arguments that a stage may need."""
     wanted = {
-        "chart_scores": any(stage.first_and_last("effective_counts_share") + stage.first_and_last("bounds_bonus")),
+        "chart_scores": stage.values.get("chart_scores") == "snapshot"
+        or any(stage.first_and_last("effective_counts_share") + stage.first_and_last("bounds_bonus")),
         "chart_rows": "counts_share" in stage.values,
         "choice_scores": any(stage.first_and_last("choice_loss")),
         "lm_trains_choice": not all(stage.first_and_last("lm_trains_choice")),

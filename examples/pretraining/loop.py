@@ -133,7 +133,7 @@ def advance(run: Run, step: Step, counts: Counts) -> None:
     if run.progress.step < training.tree_warmup_steps:
         settings = replace(settings, tree_weight=0.0)
     set_window(run, settings)
-    if settings.choice_scores == "snapshot" and run.progress.step in run.plan.boundaries:
+    if settings.needs_snapshot and run.progress.step in run.plan.boundaries:
         run.guide.take_snapshot()
     outcome = take_step(
         run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.guide

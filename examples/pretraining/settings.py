@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args, get_type_hints
 
-ALLOWED_WORDS = {"chart_scores": ("parser", "counts", "mixed"), "choice_scores": ("counts", "snapshot")}
+ALLOWED_WORDS = {"chart_scores": ("parser", "snapshot", "counts", "mixed"), "choice_scores": ("counts", "snapshot")}
 
 
 @dataclass(frozen=True)
@@ -15,12 +15,13 @@ class Settings:
     """The settings of one step. The defaults are the paper's objective; None stands for the value in the options.
 
     Attributes:
-        chart_scores: the scores that prune the charts: ``"parser"``, ``"counts"`` (of `count_teacher`), or ``"mixed"``,
-            counts for a share of the sentences and the parser's for the others. The model's noise is added to all.
+        chart_scores: the scores that prune the charts: of the ``"parser"``; of a ``"snapshot"``, the parser as it was
+            when the stage began; ``"counts"`` (of `count_teacher`); or ``"mixed"``, counts for a share of the sentences
+            and the parser's for the others. The model's noise is added to all.
         counts_share: the share of counts if they are ``"mixed"``, 0 to 1.
         choice_loss: weight of a cross entropy between the encoder's choice among a cell's candidates and the candidate
             that ``choice_scores`` split first. It is a mean over cells of two or more candidates.
-        choice_scores: ``"counts"``, or the scores of a ``"snapshot"``: the parser as it was when the stage began.
+        choice_scores: ``"counts"``, or the scores of a ``"snapshot"``.
         bounds_bonus: nats that are added to all these scores where punctuation other than quotes was left out.
         choice_bonus: the same for ``choice_scores`` alone; None stands for ``bounds_bonus``.
         lm_trains_choice: whether the language model's gradient reaches the choice.
@@ -50,11 +51,15 @@ class Settings:
     @property
     def effective_counts_share(self) -> float:
         """Share of the sentences with charts that are pruned by counts, 0 to 1."""
-        return {"parser": 0.0, "counts": 1.0, "mixed": self.counts_share}[self.chart_scores]
+        return {"counts": 1.0, "mixed": self.counts_share}.get(self.chart_scores, 0.0)
 
     @property
     def needs_counts(self) -> bool:
-        return self.chart_scores != "parser" or (self.choice_loss > 0 and self.choice_scores == "counts")
+        return self.chart_scores in ("counts", "mixed") or (self.choice_loss > 0 and self.choice_scores == "counts")
+
+    @property
+    def needs_snapshot(self) -> bool:
+        return "snapshot" in (self.chart_scores, self.choice_scores)
 
 
 PAPER_SETTINGS = Settings()

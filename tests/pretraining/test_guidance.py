@@ -84,6 +84,10 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     assert by_parser.keys() == argument_names(Stage("", 1, None, wanted)) and tiny_model.training
     assert torch.allclose(by_parser["choice_scores"], own + bonus) and not torch.allclose(own, now)
     assert torch.allclose(by_parser["chart_scores"], now + bonus) and not by_parser["chart_scores"].requires_grad
+    by_snapshot = asked(guide, Settings("snapshot", bounds_bonus=2), guided)
+    assert by_snapshot.keys() == argument_names(Stage("", 1, None, {"chart_scores": "snapshot"})) == {"chart_scores"}
+    assert torch.allclose(by_snapshot["chart_scores"], own + bonus * 2 / 3)
+    assert torch.allclose(asked(guide, Settings("snapshot"), guided)["chart_scores"], own)
     mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]
     for row in range(len(mixed)):
         assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))
