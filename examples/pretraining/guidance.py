@@ -68,8 +68,8 @@ class Guide:
         raised = {name: of_text + settings.bounds_bonus * bounds for name, of_text in scores.items()}
         share = settings.effective_counts_share
         arguments: dict = {}
-        if share == 1 or settings.bounds_bonus or settings.chart_scores == "snapshot":
-            arguments["chart_scores"] = raised["counts" if share == 1 else _model_scorer(settings)]
+        if scorer := "counts" if share == 1 else _scorer_without_counts(settings):
+            arguments["chart_scores"] = raised[scorer]
         if 0 < share < 1:
             rows = (torch.rand(len(bounds)) < share).to(bounds.device)
             by_parser = arguments.get("chart_scores")
@@ -99,14 +99,16 @@ def _needed_scorers(settings: Settings) -> set[str]:
     share, scorers = settings.effective_counts_share, set()
     if share > 0:
         scorers.add("counts")
-    if share < 1 and (settings.bounds_bonus or settings.chart_scores == "snapshot"):
-        scorers.add(_model_scorer(settings))
+    if share < 1 and (scorer := _scorer_without_counts(settings)):
+        scorers.add(scorer)
     return scorers | ({settings.choice_scores} if settings.choice_loss else set())
 
 
-def _model_scorer(settings: Settings) -> str:
-    """The scorer of charts that are not pruned by counts."""
-    return "snapshot" if settings.chart_scores == "snapshot" else "parser"
+def _scorer_without_counts(settings: Settings) -> str | None:
+    """The scorer of charts that are not pruned by counts; None if the model's own forward pass prunes them."""
+    if settings.chart_scores == "snapshot":
+        return "snapshot"
+    return "parser" if settings.bounds_bonus else None
 
 
 def check_arguments(stages: tuple[Stage, ...], forward) -> None:
