@@ -22,7 +22,7 @@ SIZES = (
     "num_tree_samples",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "initializer_range", "split_noise", "choice_noise", "bounds_bonus",
+    "initializer_range", "split_noise", "choice_noise", "bounds_bonus", "names_bonus",
     "forced_loss_weight", "chart_loss_weight", "lm_loss_weight", "tree_loss_weight",
 )  # fmt: skip
 PROBABILITIES = (
@@ -79,6 +79,8 @@ class FastR2D2Config(PreTrainedConfig):
         punctuation: What parsing does with punctuation between words. ``"keep"`` shows it to the model. ``"aside"``,
             for models trained without punctuation, takes it out and puts it back into the trees.
         bounds_bonus: With ``"aside"``: nats added to the split scores where punctuation other than quotes stood.
+        names_bonus: Nats taken from the split scores between two words that both begin with a capital letter, so that
+            names stay together. For languages that write names so.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
@@ -140,6 +142,7 @@ class FastR2D2Config(PreTrainedConfig):
     constrain_chart: bool = False
     punctuation: str = "keep"
     bounds_bonus: float = 0.0
+    names_bonus: float = 0.0
     tie_decoder: bool = True
     tree_objective: str = "exact"
     num_tree_samples: int = 256

@@ -44,12 +44,17 @@ def pad_spans(spans: Sequence[Sequence[tuple[int, int]]]) -> Tensor:
     return padded
 
 
-def pad_bounds(bounds: Sequence[Sequence[int]], seq_len: int) -> Tensor:
-    """Lists of split points as ``(batch, seq_len - 1)`` bool, True at the split points that are listed."""
-    padded = torch.zeros(len(bounds), seq_len - 1, dtype=torch.bool)
-    for row, split_points in enumerate(bounds):
-        padded[row, split_points] = True
+def pad_bounds(bounds: Sequence[Sequence[int]], names: Sequence[Sequence[int]], seq_len: int) -> Tensor:
+    """Lists of split points as ``(batch, seq_len - 1)`` int8: 1 at ``bounds``, -1 at ``names``, 0 at all others."""
+    padded = torch.zeros(len(bounds), seq_len - 1, dtype=torch.int8)
+    for row, (raised, lowered) in enumerate(zip(bounds, names, strict=True)):
+        padded[row, raised], padded[row, lowered] = 1, -1
     return padded
 
 
-__all__ = ["pad_bounds", "pad_sentences", "pad_spans"]
+def bounds_scores(bounds: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:
+    """What the ``bounds`` of `pad_bounds` add to split scores: float32, of their shape."""
+    return bounds_bonus * (bounds > 0).float() - names_bonus * (bounds < 0).float()
+
+
+__all__ = ["bounds_scores", "pad_bounds", "pad_sentences", "pad_spans"]

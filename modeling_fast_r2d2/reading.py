@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .padding import pad_bounds, pad_sentences
+from .names import points_in_names
+from .padding import bounds_scores, pad_bounds, pad_sentences
 from .punctuation import as_character, is_genitive, is_opening, is_punctuation, is_quote, put_back, set_aside
 from .trees import BinaryTree
 from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans
@@ -47,6 +48,11 @@ class ReadSentence:
     piece_offsets: list[Span]
     word_offsets: list[Span]
     mark_offsets: list[Span]
+
+    @property
+    def names(self) -> list[int]:
+        """The split points within names."""
+        return points_in_names([self.words[word] for word in self.word_ids], self.word_ids, self.bounds)
 
     @property
     def leaves(self) -> list[str]:
@@ -173,30 +179,31 @@ def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dic
         keep_words: include ``atom_spans``, so that the parser keeps words whole.
 
     Returns:
-        The tensors of `pad_sentences`, and ``bounds`` ``(batch, seq_len - 1)`` bool.
+        The tensors of `pad_sentences`, and ``bounds`` ``(batch, seq_len - 1)`` int8 of `pad_bounds`.
     """
     batch = pad_sentences(
         [sentence.input_ids for sentence in sentences],
         [sentence.atom_spans for sentence in sentences] if keep_words else None,
     )
-    return batch | {"bounds": pad_bounds([sentence.bounds for sentence in sentences], batch["input_ids"].shape[1])}
+    bounds, names = [sentence.bounds for sentence in sentences], [sentence.names for sentence in sentences]
+    return batch | {"bounds": pad_bounds(bounds, names, batch["input_ids"].shape[1])}
 
 
 def raise_at_bounds(model: Any, batch: dict[str, Tensor], bounds_bonus: float) -> dict[str, Tensor]:
-    """Replace ``bounds`` in a batch of `pad_batch` by split scores that are higher there.
+    """Replace ``bounds`` in a batch of `pad_batch` by split scores: higher at bounds, lower within names.
 
     Args:
-        model: any of the models; each has the method ``parse``.
+        model: any of the models; each has the method ``parse``. Its ``config.names_bonus`` is taken off within names.
         bounds_bonus: added to the parser's scores at the bounds.
 
     Returns:
-        The inputs of the model. They have ``split_scores`` only if the batch has bounds and the bonus is not 0.
+        The inputs of the model. They have ``split_scores`` only if that changes the parser's.
     """
     batch = dict(batch)
-    bounds = batch.pop("bounds")
-    if bounds_bonus and bounds.any():
+    bounds, bonuses = batch.pop("bounds"), (bounds_bonus, model.config.names_bonus)
+    if any(bonuses) and (added := bounds_scores(bounds, *bonuses)).any():
         scores = model.parse(**batch).split_scores
-        batch["split_scores"] = scores + bounds_bonus * bounds.to(scores)
+        batch["split_scores"] = scores + added.to(scores)
     return batch
 
 

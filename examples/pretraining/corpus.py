@@ -10,11 +10,12 @@ from functools import partial
 import numpy as np
 import pyarrow
 import pyarrow.compute
-from datasets import Dataset
+from datasets import Dataset, Features, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import punctuation
+from modeling_fast_r2d2 import names, punctuation
+from modeling_fast_r2d2.names import points_in_names
 from modeling_fast_r2d2.punctuation import set_aside
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, tokenize_sentences, word_spans
@@ -23,7 +24,10 @@ from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, tokenize_sent
 # tokenized, because tokenizing a giant line takes many times its size in memory. Such a text rarely has few tokens, as
 # when a word of more than 100 letters becomes one [UNK].
 CHARACTERS_PER_TOKEN = 100
-COLUMNS = ("input_ids", "atom_spans", "bounds")  # of a sentence, besides its length
+NUMBERS = [Value("int64")]
+# Given, because a type cannot be told from lists that all are empty.
+FEATURES = Features(input_ids=NUMBERS, atom_spans=[NUMBERS], bounds=NUMBERS, names=NUMBERS, length=Value("int64"))
+COLUMNS = tuple(name for name in FEATURES if name != "length")
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class Corpus:
     """Tokenized sentences of 1 to ``max_length`` tokens.
 
     Attributes:
-        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (from `set_aside`; empty if punctuation is kept) and
-            ``length``. Sentences that are too long are rows without tokens.
+        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (from `set_aside`; empty if punctuation is kept),
+            ``names`` (from `points_in_names`) and ``length``. Sentences that are too long are rows without tokens.
         kept: ``(num_sentences,)`` int64, the rows to use.
         lengths: ``(num_sentences,)`` int64, their numbers of tokens.
         num_too_long: the number of sentences that are left out.
@@ -73,12 +77,12 @@ def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Da
         ValueError: if no sentence is left.
     """
     # A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not.
-    # The rules of punctuation are in the key because a new version of this package may change them.
+    # The rules of punctuation and names are in the key because a new version of this package may change them.
     cache_key = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
-            data.keep_punctuation, data.max_length, COLUMNS, inspect.getsource(punctuation)]  # fmt: skip
+            data.keep_punctuation, data.max_length, COLUMNS, *map(inspect.getsource, (punctuation, names))]  # fmt: skip
     rows = texts.map(
         partial(tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
-        remove_columns=texts.column_names, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
+        remove_columns=texts.column_names, features=FEATURES, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
     )  # fmt: skip
     lengths = rows.data.column("length").to_numpy().astype(np.int64) if len(rows) else np.zeros(0, np.int64)
     is_too_long = lengths > data.max_length
@@ -130,7 +134,7 @@ def set_punctuation_aside(sentence: str, row: dict) -> dict:
     """A sentence of `tokenize_sentences`, without the punctuation between its words."""
     kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
     return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
-            "bounds": bounds}  # fmt: skip
+            "bounds": bounds, "offsets": [row["offsets"][piece] for piece in kept], "word_ids": word_ids}  # fmt: skip
 
 
 def _row_within_limit(sentence: str, row: dict, data: DataOptions) -> dict:
@@ -138,6 +142,8 @@ def _row_within_limit(sentence: str, row: dict, data: DataOptions) -> dict:
     length = len(row["input_ids"])
     if length > data.max_length:
         return _row_of_too_long(length)
+    pieces = [sentence[start:end] for start, end in row["offsets"]]
+    row["names"] = points_in_names(pieces, row["word_ids"], row["bounds"])
     return {name: row[name] for name in COLUMNS} | {"length": length}
 
 

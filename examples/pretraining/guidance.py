@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from modeling_fast_r2d2.embedding import evaluation
-from modeling_fast_r2d2.padding import pad_bounds
+from modeling_fast_r2d2.padding import bounds_scores, pad_bounds
 from pretraining.count_teacher import CountTeacher
 from pretraining.settings import Settings, Stage
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
@@ -30,12 +30,12 @@ from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 
 @dataclass
 class CollatorWithBounds(DataCollatorForFastR2D2):
-    """Adds ``bounds`` ``(batch, seq_len - 1)`` bool: the split points where punctuation was left out."""
+    """Adds ``bounds`` ``(batch, seq_len - 1)`` int8: 1 where punctuation was left out, -1 within names, 0 elsewhere."""
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         batch = super().__call__(features)
-        bounds = [feature.get("bounds", []) for feature in features]
-        return batch | {"bounds": pad_bounds(bounds, batch["input_ids"].shape[1])}
+        bounds, names = ([feature.get(name, []) for feature in features] for name in ("bounds", "names"))
+        return batch | {"bounds": pad_bounds(bounds, names, batch["input_ids"].shape[1])}
 
 
 class Guide:
@@ -65,7 +65,8 @@ class Guide:
         batch = dict(batch)
         bounds = batch.pop("bounds")
         scores = {name: self._scores(name, batch) for name in sorted(_needed_scorers(settings))}
-        raised = {name: of_text + settings.bounds_bonus * bounds for name, of_text in scores.items()}
+        added = bounds_scores(bounds, settings.bounds_bonus, settings.names_bonus)
+        raised = {name: of_text + added for name, of_text in scores.items()}
         share = settings.effective_counts_share
         arguments: dict = {}
         if scorer := "counts" if share == 1 else _scorer_without_counts(settings):
@@ -77,7 +78,8 @@ class Guide:
             arguments = {"chart_scores": mixed} | ({"chart_rows": rows} if by_parser is None else {})
         if settings.choice_loss:
             bonus = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
-            arguments["choice_scores"] = scores[settings.choice_scores] + bonus * bounds
+            copied = scores[settings.choice_scores]
+            arguments["choice_scores"] = copied + bounds_scores(bounds, bonus, settings.names_bonus)
         if not settings.lm_trains_choice:
             arguments["lm_trains_choice"] = False
         if settings.height_penalty:
@@ -108,7 +110,7 @@ def _scorer_without_counts(settings: Settings) -> str | None:
     """The scorer of charts that are not pruned by counts; None if the model's own forward pass prunes them."""
     if settings.chart_scores == "snapshot":
         return "snapshot"
-    return "parser" if settings.bounds_bonus else None
+    return "parser" if settings.bounds_bonus or settings.names_bonus else None
 
 
 def check_arguments(stages: tuple[Stage, ...], forward) -> None:
@@ -123,7 +125,7 @@ def argument_names(stage: Stage) -> set[str]:
     """Names of the arguments that a stage may need."""
     wanted = {
         "chart_scores": stage.values.get("chart_scores") == "snapshot"
-        or any(stage.first_and_last("effective_counts_share") + stage.first_and_last("bounds_bonus")),
+        or any(map(any, map(stage.first_and_last, ("effective_counts_share", "bounds_bonus", "names_bonus")))),
         "chart_rows": "counts_share" in stage.values,
         "choice_scores": any(stage.first_and_last("choice_loss")),
         "lm_trains_choice": not all(stage.first_and_last("lm_trains_choice")),

@@ -23,7 +23,8 @@ class Settings:
             that ``choice_scores`` split first. It is a mean over cells of two or more candidates.
         choice_scores: ``"counts"``, or the scores of a ``"snapshot"``.
         bounds_bonus: nats that are added to all these scores where punctuation other than quotes was left out.
-        choice_bonus: the same for ``choice_scores`` alone; None stands for ``bounds_bonus``.
+        names_bonus: nats that are taken from all these scores between two words that both begin with a capital letter.
+        choice_bonus: the same as ``bounds_bonus`` for ``choice_scores`` alone; None stands for it.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.
         height_threshold: 0 to 1.
@@ -38,6 +39,7 @@ class Settings:
     choice_loss: float = 0.0
     choice_scores: str = "counts"
     bounds_bonus: float = 0.0
+    names_bonus: float = 0.0
     choice_bonus: float | None = None
     lm_trains_choice: bool = True
     height_penalty: float = 0.0

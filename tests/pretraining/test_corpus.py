@@ -5,6 +5,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 
+from modeling_fast_r2d2.reading import sentences_to_parse
 from pretraining.corpus import tokenize_corpus
 from pretraining.options import DataOptions
 from pretraining.texts import read_texts
@@ -135,6 +136,21 @@ def test_punctuation_can_be_left_out(tmp_path, tokenizer):
     assert "cat" in tokenizer.decode(only["input_ids"]) and "," not in tokenizer.decode(only["input_ids"])
     pieces = tokenizer.convert_ids_to_tokens(only["input_ids"])
     assert only["bounds"] == [pieces.index("cat")] and len(pieces) == corpus.lengths[0]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_no_line_of_the_first_thousands_has_is_found_later(tmp_path, tokenizer, keep):
+    last = "he saw New York , unbelievable"
+    (tmp_path / "p.txt").write_text("the cat\n" * 1500 + last + "\n", encoding="utf-8")
+    data = DataOptions(corpus=[str(tmp_path / "p.txt")], keep_punctuation=keep)
+    corpus = tokenize_corpus(read_texts(data), tokenizer, data)
+    first, found = corpus[np.array([0, 1500])]
+    [read] = sentences_to_parse(tokenizer, [last], set_marks_aside=not keep)
+    assert [len(first[name]) for name in ("bounds", "names", "atom_spans")] == [0, 0, 0]
+    assert found == {name: getattr(read, name) for name in ("input_ids", "bounds", "names")} | {
+        "atom_spans": [list(span) for span in read.atom_spans]
+    }
+    assert len(read.names) == 1 and read.atom_spans and bool(read.bounds) == (not keep)
 
 
 def test_words_with_punctuation_inside_stay_whole(tmp_path):

@@ -93,6 +93,18 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
         assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))
 
 
+def test_names_lower_scores_by_their_bonus(guided, teacher):
+    bounds = guided["bounds"].to(torch.int8)
+    bounds[:, 2] = -1
+    guided, scores = guided | {"bounds": bounds}, teacher(guided["input_ids"])
+    settings = Settings("counts", choice_loss=1, bounds_bonus=3, names_bonus=5, choice_bonus=2)
+    found = asked(Guide(teacher, None), settings, guided)
+    names = -5.0 * (bounds < 0)
+    assert torch.equal(found["chart_scores"], scores + (3.0 * (bounds > 0) + names))
+    assert torch.equal(found["choice_scores"], scores + (2.0 * (bounds > 0) + names))
+    assert argument_names(Stage("", 1, None, {"names_bonus": 5})) == {"chart_scores"}
+
+
 def test_the_copied_scores_may_have_a_bonus_of_their_own(guided, teacher):
     scores = teacher(guided["input_ids"])
     for settings in (
@@ -106,12 +118,12 @@ def test_the_copied_scores_may_have_a_bonus_of_their_own(guided, teacher):
 
 def test_batches_know_where_punctuation_stood(tokenizer):
     features = [
-        {"input_ids": [1, 2, 3], "bounds": [1]},
+        {"input_ids": [1, 2, 3], "bounds": [1], "names": [0]},
         {"input_ids": [1, 2, 3, 4], "bounds": [0, 2]},
         {"input_ids": [1]},
     ]
     batch = CollatorWithBounds(tokenizer)(features)
-    assert batch["bounds"].tolist() == [[False, True, False], [True, False, True], [False] * 3]
+    assert batch["bounds"].tolist() == [[-1, 1, 0], [1, 0, 1], [0, 0, 0]]
     assert CollatorWithBounds(tokenizer)(features[2:])["bounds"].shape == (1, 0)
 
 

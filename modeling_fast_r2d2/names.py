@@ -1,0 +1,30 @@
+"""Names: words that stand side by side and both begin with a capital letter, as in ``the New York Stock Exchange``.
+
+A text without punctuation, in lower case, does not tell them from other words. But they mostly are one constituent, or
+lie within one (Spitkovsky et al., 2012, "Capitalization Cues Improve Dependency Grammar Induction"). Training and
+parsing can use this: see ``names_bonus`` of `FastR2D2Config`.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+
+def points_in_names(texts: Sequence[str], word_ids: Sequence[int], bounds: Collection[int]) -> list[int]:
+    """Split points between two words that both begin with a capital letter and have no mark between them.
+
+    Args:
+        texts: for each piece, its text or that of its word.
+        word_ids: for each piece, the number of its word.
+        bounds: split points where a mark was set aside.
+    """
+    is_capital: dict[int, bool] = {}
+    for word, text in zip(word_ids, texts, strict=True):
+        is_capital.setdefault(word, text[:1].isupper())
+    return [
+        k
+        for k, (word, after) in enumerate(pairwise(word_ids))
+        if word != after and is_capital[word] and is_capital[after] and k not in bounds
+    ]
+
+
+__all__ = ["points_in_names"]

@@ -1,0 +1,72 @@
+"""Names, two words or more that begin with a capital letter, stay together if the configuration asks for it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import pipeline
+
+from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
+from modeling_fast_r2d2.names import points_in_names
+from modeling_fast_r2d2.padding import pad_bounds
+from modeling_fast_r2d2.parsing.tree_parser import METHODS
+from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
+
+TEXT = "Yes, the Unbelievable York Stock Exchange of Mr. Smith, New York, is in New-York"
+NAMES = [("Unbelievable", "York"), ("York", "Stock"), ("Stock", "Exchange"), ("Mr.", "Smith")]
+
+
+@given(st.lists(st.sampled_from(["Smith", "New", "Élan", "the", "iPod", "42", "他", "X"]), max_size=9), st.data())
+def test_a_split_point_is_in_a_name_if_both_words_begin_with_a_capital(words, data):
+    lengths = [data.draw(st.integers(1, 3)) for _ in words]
+    word_ids = [word for word, length in enumerate(lengths) for _ in range(length)]
+    last = [sum(lengths[: word + 1]) - 1 for word in range(len(words))]
+    bounds = data.draw(st.sets(st.sampled_from(last[:-1]))) if len(words) > 1 else set()
+    found = points_in_names([words[word] for word in word_ids], word_ids, bounds)
+    capital = {"Smith", "New", "Élan", "X"}
+    assert [(words[word_ids[k]], words[word_ids[k + 1]]) for k in found] == [
+        (first, second)
+        for first, second, place in zip(words, words[1:], last, strict=False)
+        if {first, second} <= capital and place not in bounds
+    ]
+    assert set(found) <= set(last)
+
+
+def test_texts_and_given_words_have_the_same_names(tokenizer):
+    [of_text] = sentences_to_parse(tokenizer, [TEXT], set_marks_aside=True)
+    [of_words] = sentences_to_parse(tokenizer, [of_text.leaves], is_split_into_words=True, set_marks_aside=True)
+    for read in (of_text, of_words):
+        assert [(read.words[read.word_ids[k]], read.words[read.word_ids[k + 1]]) for k in read.names] == [
+            *NAMES, ("New", "York"),
+        ]  # fmt: skip
+    assert pad_batch([of_text])["bounds"].tolist() == pad_batch([of_words])["bounds"].tolist()
+
+
+def test_bounds_and_names_have_opposite_signs():
+    assert pad_bounds([[0], []], [[2, 3], [1]], 5).tolist() == [[1, 0, -1, -1], [0, -1, 0, 0]]
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("punctuation", ["aside", "keep"])
+def test_a_bonus_makes_names_constituents(model, tokenizer, method, punctuation):
+    words = "the old man said That He Saw The cat in the house".split()
+
+    def tree(words, bonus):
+        model.config.names_bonus = bonus
+        parser = TreeParser(model, tokenizer, method, punctuation=punctuation)
+        [found] = parser([words], is_split_into_words=True)
+        return found.tree
+
+    plain, found = tree(words, 0.0), tree(words, 1e4)
+    assert plain == tree([word.lower() for word in words], 1e4) and (4, 7) not in plain.spans
+    if method == "parser":  # in charts, these scores prune, and the encoder chooses among what is left
+        assert (4, 7) in found.spans
+
+
+def test_the_pipeline_and_vectors_keep_names_together(model, tokenizer):
+    text = "the old man said That He Saw The cat , in the house"
+    model.config.names_bonus = 1e4
+    [found] = TreeParser(model, tokenizer)([text])
+    assert (4, 7) in found.tree.spans
+    assert pipeline("constituency-parsing", model=model, tokenizer=tokenizer)(text)["spans"] == list(found.tree.spans)
+    with_vectors = FastR2D2Model.from_pretrained(bundled_checkpoint(), names_bonus=1e4)
+    assert (4, 7) in {node.span for node in with_vectors.constituents(text)}
