@@ -10,12 +10,12 @@ from itertools import pairwise
 
 
 def points_in_names(texts: Sequence[str], word_ids: Sequence[int], bounds: Collection[int]) -> list[int]:
-    """Split points between two words that both begin with a capital letter and have no mark between them.
+    """Split points between two words that both begin with a capital letter and have no mark but quotes between them.
 
     Args:
         texts: for each piece, its text or that of its word.
         word_ids: for each piece, the number of its word.
-        bounds: split points where a mark was set aside.
+        bounds: split points where a mark other than a quote was set aside.
     """
     is_capital: dict[int, bool] = {}
     for word, text in zip(word_ids, texts, strict=True):

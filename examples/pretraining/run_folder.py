@@ -42,8 +42,8 @@ def check_corpus(folder: Path, digest: str) -> None:
     before = read_record(folder / SETTINGS_FILE).get(DIGEST, digest) if (folder / SETTINGS_FILE).exists() else digest
     if before != digest:
         raise ValueError(
-            f"the corpus has changed since the run in {folder} began: its digest was {before}, now it is {digest}; "
-            "restore the old corpus, or give another --output_dir"
+            f"the corpus has changed since the run in {folder} began, or this version reads it in another way: its "
+            f"digest was {before}, now it is {digest}; restore the old corpus or version, or give another --output_dir"
         )
 
 
