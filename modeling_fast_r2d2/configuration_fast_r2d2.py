@@ -79,8 +79,8 @@ class FastR2D2Config(PreTrainedConfig):
         punctuation: What parsing does with punctuation between words. ``"keep"`` shows it to the model. ``"aside"``,
             for models trained without punctuation, takes it out and puts it back into the trees.
         bounds_bonus: With ``"aside"``: nats added to the split scores where punctuation other than quotes stood.
-        names_bonus: Nats taken from the split scores between two words that both begin with a capital letter, so that
-            names stay together. For languages that write names so.
+        names_bonus: Nats taken from the split scores between two words that both begin with a capital letter, and
+            within such words, so that names stay together. For languages that write names so.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of

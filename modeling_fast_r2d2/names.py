@@ -10,7 +10,8 @@ from itertools import pairwise
 
 
 def points_in_names(texts: Sequence[str], word_ids: Sequence[int], bounds: Collection[int]) -> list[int]:
-    """Split points between two words that both begin with a capital letter and have no mark but quotes between them.
+    """Split points within names: between two words that both begin with a capital letter and have no mark but quotes
+    between them, and between the pieces of such words, which must not come apart before the name does.
 
     Args:
         texts: for each piece, its text or that of its word.
@@ -20,11 +21,13 @@ def points_in_names(texts: Sequence[str], word_ids: Sequence[int], bounds: Colle
     is_capital: dict[int, bool] = {}
     for word, text in zip(word_ids, texts, strict=True):
         is_capital.setdefault(word, text[:1].isupper())
-    return [
-        k
-        for k, (word, after) in enumerate(pairwise(word_ids))
+    joints = list(enumerate(pairwise(word_ids)))
+    between = [
+        k for k, (word, after) in joints
         if word != after and is_capital[word] and is_capital[after] and k not in bounds
-    ]
+    ]  # fmt: skip
+    in_names = {word_ids[k + side] for k in between for side in (0, 1)}
+    return sorted(between + [k for k, (word, after) in joints if word == after and word in in_names])
 
 
 __all__ = ["points_in_names"]

@@ -16,28 +16,30 @@ NAMES = [("Unbelievable", "York"), ("York", "Stock"), ("Stock", "Exchange"), ("M
 
 
 @given(st.lists(st.sampled_from(["Smith", "New", "Élan", "the", "iPod", "42", "他", "X"]), max_size=9), st.data())
-def test_a_split_point_is_in_a_name_if_both_words_begin_with_a_capital(words, data):
+def test_names_are_words_side_by_side_that_begin_with_a_capital(words, data):
     lengths = [data.draw(st.integers(1, 3)) for _ in words]
     word_ids = [word for word, length in enumerate(lengths) for _ in range(length)]
     last = [sum(lengths[: word + 1]) - 1 for word in range(len(words))]
     bounds = data.draw(st.sets(st.sampled_from(last[:-1]))) if len(words) > 1 else set()
     found = points_in_names([words[word] for word in word_ids], word_ids, bounds)
-    capital = {"Smith", "New", "Élan", "X"}
-    assert [(words[word_ids[k]], words[word_ids[k + 1]]) for k in found] == [
-        (first, second)
-        for first, second, place in zip(words, words[1:], last, strict=False)
-        if {first, second} <= capital and place not in bounds
+    pairs = [
+        (word, word + 1)
+        for word in range(len(words) - 1)
+        if {words[word], words[word + 1]} <= {"Smith", "New", "Élan", "X"} and last[word] not in bounds
     ]
-    assert set(found) <= set(last)
+    expected = {last[word] for word, _ in pairs}
+    for word in {word for pair in pairs for word in pair}:
+        expected |= set(range(last[word] - lengths[word] + 1, last[word]))
+    assert found == sorted(expected)
 
 
 def test_texts_and_given_words_have_the_same_names(tokenizer):
     [of_text] = sentences_to_parse(tokenizer, [TEXT], set_marks_aside=True)
     [of_words] = sentences_to_parse(tokenizer, [of_text.leaves], is_split_into_words=True, set_marks_aside=True)
     for read in (of_text, of_words):
-        assert [(read.words[read.word_ids[k]], read.words[read.word_ids[k + 1]]) for k in read.names] == [
-            *NAMES, ("New", "York"),
-        ]  # fmt: skip
+        pairs = [(read.words[read.word_ids[k]], read.words[read.word_ids[k + 1]]) for k in read.names]
+        assert [pair for pair in pairs if pair[0] != pair[1]] == [*NAMES, ("New", "York")]
+        assert pairs.count(("Unbelievable", "Unbelievable")) == read.word_ids.count(2) - 1 > 0
     assert pad_batch([of_text])["bounds"].tolist() == pad_batch([of_words])["bounds"].tolist()
 
 
@@ -60,6 +62,15 @@ def test_a_bonus_makes_names_constituents(model, tokenizer, method, punctuation)
     assert plain == tree([word.lower() for word in words], 1e4) and (4, 7) not in plain.spans
     if method == "parser":  # in charts, these scores prune, and the encoder chooses among what is left
         assert (4, 7) in found.spans
+
+
+def test_words_of_several_pieces_come_apart_after_names(model, tokenizer):
+    model.config.names_bonus = 1e4
+    [found] = TreeParser(model, tokenizer, keep_words=False, pieces=True)(
+        ["it is Unbelievable York Exchange that I saw"]
+    )
+    first, last = found.word_ids.index(2), len(found.word_ids) - 1 - found.word_ids[::-1].index(4)
+    assert last - first > 2 and (first, last) in found.tree.spans
 
 
 def test_the_pipeline_and_vectors_keep_names_together(model, tokenizer):
