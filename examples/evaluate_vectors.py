@@ -33,7 +33,7 @@ from glue.data import read_task
 from glue.metrics import score
 from glue.tasks import TASKS, Task, find_task
 from modeling_fast_r2d2 import DEFAULT_CHECKPOINT, FastR2D2Model
-from modeling_fast_r2d2.reading import raise_at_bounds
+from modeling_fast_r2d2.reading import with_split_bonus
 
 SAME_ANSWER = "always the commonest class"
 
@@ -81,8 +81,10 @@ class NodeVectors(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans", "bounds")}
-        batch = raise_at_bounds(self.model, batch, self.model.config.bounds_bonus)
+        config = self.model.config
+        batch = with_split_bonus(batch, config.bounds_bonus, config.names_bonus)
         if self.has_random_trees:
+            batch.pop("split_bonus", None)
             rows, tokens = batch["input_ids"].shape
             scores = torch.rand(rows, tokens - 1, generator=self.generator)
             batch["split_scores"] = scores.to(batch["input_ids"].device)

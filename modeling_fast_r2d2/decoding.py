@@ -1,5 +1,7 @@
 """Which tree: the methods by which a model gives trees, and the tree of minimum risk of a chart."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -23,7 +25,18 @@ def check_method(method: str) -> str:
     return method
 
 
-def minimum_risk_choice(chart: Chart, encoded: EncodedChart) -> Tensor:
+def add_bonus(chart: Chart, encoded: EncodedChart, bonus: Tensor) -> EncodedChart:
+    """The encoding with a bonus for the candidates that split at some points, such as where punctuation stood.
+
+    Args:
+        bonus: ``(num_tokens,)``, nats by split point, sentences end to end.
+    """
+    choices = encoded.choices()
+    raised = choices + bonus[chart.splits.clamp(min=0)].to(choices)
+    return replace(encoded, candidate_log_prob=torch.where(chart.splits < 0, choices, raised))
+
+
+def minimum_risk_choice(chart: Chart, encoded: EncodedChart, bonus: Tensor | None = None) -> Tensor:
     """The candidate that every cell takes in the tree of minimum risk below it, for `chart.best_tree`.
 
     The worth of a cell is its marginal: the probability that a tree drawn from the chart has it as a constituent. The
@@ -31,10 +44,12 @@ def minimum_risk_choice(chart: Chart, encoded: EncodedChart) -> Tensor:
 
     Args:
         encoded: the chart's encoding, with ``candidate_log_prob``; forbidden candidates are not taken.
+        bonus: as for `add_bonus`; None adds nothing.
 
     Returns:
         ``(num_cells,)`` long.
     """
+    encoded = encoded if bonus is None else add_bonus(chart, encoded, bonus)
     marginals = expected_counts(chart, encoded).sum(1)
     worth = marginals.new_zeros(chart.num_nodes)  # of the best tree below each node
     chosen = torch.zeros_like(chart.splits[:, 0])
@@ -46,4 +61,4 @@ def minimum_risk_choice(chart: Chart, encoded: EncodedChart) -> Tensor:
     return chosen
 
 
-__all__ = ["METHODS", "check_method", "minimum_risk_choice"]
+__all__ = ["METHODS", "add_bonus", "check_method", "minimum_risk_choice"]

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from .overlap import overlapped
-from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
+from .reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
 from .trees import Span
 from .words import batches_by_length, checked_sentences
 
@@ -98,8 +98,7 @@ class TextEncoder:
             )
         model: Any = self
         batch = {"input_ids": input_ids, "attention_mask": attention_mask, "atom_spans": atom_spans, "bounds": bounds}
-        with torch.no_grad():
-            batch = raise_at_bounds(model, batch, self.config.bounds_bonus)
+        batch = with_split_bonus(batch, self.config.bounds_bonus, self.config.names_bonus)
         return model(**batch, return_dict=True).pooler_output
 
     def _own_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -169,7 +168,7 @@ def node_vectors(model: Any, sentences: Sequence[ReadSentence], bounds_bonus: fl
 
     Args:
         model: with an encoder.
-        bounds_bonus: as for `raise_at_bounds`.
+        bounds_bonus: as for `with_split_bonus`.
 
     Returns:
         For each sentence the vectors of its words and constituents, ``(hidden_size,)`` float32, by first and last word.
@@ -201,5 +200,6 @@ def _read(model: Any, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) 
 
 def _run(model: Any, sentences: Sequence[ReadSentence], bounds_bonus: float, **options: Any) -> Any:
     batch = {name: tensor.to(model.device) for name, tensor in pad_batch(sentences).items()}
+    batch = with_split_bonus(batch, bounds_bonus, model.config.names_bonus)
     with evaluation(model):
-        return model(**raise_at_bounds(model, batch, bounds_bonus), **options, return_dict=True)
+        return model(**batch, **options, return_dict=True)

@@ -223,15 +223,24 @@ def _check_spans(atom_spans: Tensor | None, lengths: Tensor) -> None:
     refuse_rows(outside.any(1), "a span in atom_spans outside the sentence", remedy)
 
 
-def check_split_scores(split_scores: Tensor, sentences: Sentences) -> None:
+def check_split_scores(split_scores: Tensor, sentences: Sentences, name: str = "split_scores") -> None:
     """Raise ValueError unless scores are ``(batch, seq_len - 1)`` floating point."""
     batch, seq_len = sentences.is_token.shape
     if not isinstance(split_scores, Tensor):
-        raise ValueError(f"split_scores must be a floating-point tensor, got {kind_of(split_scores)}")
+        raise ValueError(f"{name} must be a floating-point tensor, got {kind_of(split_scores)}")
     if split_scores.shape != (batch, seq_len - 1):
-        raise ValueError(f"split_scores must be {(batch, seq_len - 1)}, got {tuple(split_scores.shape)}")
+        raise ValueError(f"{name} must be {(batch, seq_len - 1)}, got {tuple(split_scores.shape)}")
     if not split_scores.is_floating_point():
-        raise ValueError(f"split_scores must be floating point, got {split_scores.dtype}")
+        raise ValueError(f"{name} must be floating point, got {split_scores.dtype}")
+
+
+def add_split_bonus(scores: Tensor, split_bonus: Tensor | None, sentences: Sentences) -> Tensor:
+    """The scores with the bonus; raises ValueError as `check_split_scores` for either."""
+    if split_bonus is None:
+        return scores
+    check_split_scores(scores, sentences)
+    check_split_scores(split_bonus, sentences, "split_bonus")
+    return scores + split_bonus.to(scores)
 
 
 def read_split_scores(split_scores: Tensor, sentences: Sentences) -> Tensor:
@@ -244,12 +253,12 @@ def read_split_scores(split_scores: Tensor, sentences: Sentences) -> Tensor:
     return scores
 
 
-def check_finite_scores(batch: EmbeddedBatch) -> None:
+def check_finite_scores(batch: EmbeddedBatch, remedy: str = "the tree loss needs finite scores") -> None:
     """Raise ValueError, naming the row, for infinite split scores, which make the tree loss NaN. The parser's own are
     not checked in training: there NaN reaches the loss, where loops look for it."""
     if batch.checked_scores is not None:
         is_infinite = batch.checked_scores.isinf() & batch.sentences.is_token[:, 1:]
-        refuse_rows(is_infinite.any(1), "infinity in split_scores", "the tree loss needs finite scores")
+        refuse_rows(is_infinite.any(1), "infinity in split_scores", remedy)
 
 
 def check_tree_labels(labels: Tensor, sentences: Sentences) -> None:

@@ -22,6 +22,7 @@ from .heads import ClassificationHead, LanguageModelHead
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
     EmbeddedBatch,
+    add_split_bonus,
     check_decoding,
     check_encoding,
     check_finite_scores,
@@ -78,6 +79,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         decoding: str = "best",
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
+        split_bonus: Tensor | None = None,
     ) -> FastR2D2Output:
         """
         Args:
@@ -94,6 +96,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
                 the choices of the cells, or of the ``"minimum_risk"`` tree (see `decoding`). The root is the same.
             output_hidden_states: whether to return ``hidden_states``; None takes the configuration's value.
             output_attentions: ignored; attentions are None (see `outputs`).
+            split_bonus: ``(batch, seq_len - 1)``, nats added to split scores and, for a tree of minimum risk, to the
+                encoder's scores of the candidates that split there.
 
         Raises:
             ValueError: for any other input, before computing; it names the row.
@@ -101,10 +105,13 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         encoding = check_encoding(self.config.encoding if encoding is None else encoding)
         check_decoding(decoding, encoding)
         inputs = (input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
-        batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states)
+        batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states, split_bonus=split_bonus)
+        if decoding == "minimum_risk" and split_bonus is not None:
+            check_finite_scores(batch, "a tree of minimum risk needs finite scores and a finite split_bonus")
         chart, encoded = self.encode_batch(batch, encoding, reachable_only=True)
         if decoding == "minimum_risk":
-            encoded = dataclasses.replace(encoded, chosen=minimum_risk_choice(chart, encoded))
+            bonus = None if split_bonus is None else batch.sentences.flatten(split_bonus)
+            encoded = dataclasses.replace(encoded, chosen=minimum_risk_choice(chart, encoded, bonus))
         return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
     def read_batch(
@@ -115,14 +122,17 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         inputs_embeds: Tensor | None = None,
         split_scores: Tensor | None = None,
         output_hidden_states: bool | None = None,
+        split_bonus: Tensor | None = None,
     ) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
         sentences, nesting = self._read(input_ids, attention_mask, atom_spans, inputs_embeds)
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
         scores = self.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
+        scores = add_split_bonus(scores, split_bonus, sentences)
         checked = None
-        if split_scores is not None or not self.training:  # in training NaN reaches the loss, where loops look for it
+        is_given = split_scores is not None or split_bonus is not None
+        if is_given or not self.training:  # the parser's own reach the loss in training, where loops look for NaN
             checked = read_split_scores(scores, sentences)
         leaves, special = self._look_up(None if input_ids is None else sentences.flatten(input_ids))
         leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds)

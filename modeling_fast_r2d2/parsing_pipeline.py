@@ -7,7 +7,7 @@ from typing import Any
 from transformers import Pipeline
 
 from .decoding import METHODS, check_method
-from .reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
+from .reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
 from .words import batches_by_length, check_text, checked_sentences
 
 DEFAULT_BATCH_TOKENS = 8192
@@ -84,7 +84,8 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def _forward(self, inputs: dict, method: str = "parser") -> dict:
         sentence, arguments = inputs.pop("sentence"), METHODS[method]
-        inputs = raise_at_bounds(self.model, inputs, self.model.config.bounds_bonus)
+        config = self.model.config
+        inputs = with_split_bonus(inputs, config.bounds_bonus, config.names_bonus)
         if arguments is None:
             return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
         if not hasattr(self.model.base_model, "composition"):

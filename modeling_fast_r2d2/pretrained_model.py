@@ -10,7 +10,7 @@ from transformers import initialization as init
 
 from .chart_planning import merge_ranks, tree_spans
 from .configuration_fast_r2d2 import FastR2D2Config
-from .inputs import Sentences, check_embeddings, check_ids, read_split_scores
+from .inputs import Sentences, add_split_bonus, check_embeddings, check_ids, read_split_scores
 from .outputs import FastR2D2ParserOutput
 from .parser import span_nesting
 from .transfer import to_device
@@ -64,12 +64,13 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         atom_spans: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         split_scores: Tensor | None = None,
+        split_bonus: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
         """The parser's trees, without encoding anything; every model has a parser.
 
         Arguments and errors are those of `FastR2D2Model`; ``split_scores`` take the place of the parser's.
         """
-        return self._parse(input_ids, attention_mask, atom_spans, split_scores)[1]
+        return self._parse(input_ids, attention_mask, atom_spans, split_scores, split_bonus)[1]
 
     def _parse(
         self,
@@ -77,10 +78,12 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         attention_mask: Tensor | None,
         atom_spans: Tensor | None,
         split_scores: Tensor | None = None,
+        split_bonus: Tensor | None = None,
     ) -> tuple[Sentences, FastR2D2ParserOutput]:
         sentences, nesting = self._read(input_ids, attention_mask, atom_spans)
         parser: Any = self.base_model.parser
         scores = parser(input_ids, sentences.lengths) if split_scores is None else split_scores
+        scores = add_split_bonus(scores, split_bonus, sentences)
         host_scores = read_split_scores(scores, sentences)
         ranks = merge_ranks(host_scores, sentences.lengths, nesting)
         [spans] = to_device([tree_spans(ranks, sentences.lengths)], scores.device)

@@ -173,7 +173,7 @@ def sentences_to_parse(
 
 
 def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dict[str, Tensor]:
-    """A batch for `raise_at_bounds`.
+    """A batch for `with_split_bonus`.
 
     Args:
         keep_words: include ``atom_spans``, so that the parser keeps words whole.
@@ -189,22 +189,20 @@ def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dic
     return batch | {"bounds": pad_bounds(bounds, names, batch["input_ids"].shape[1])}
 
 
-def raise_at_bounds(model: Any, batch: dict[str, Tensor], bounds_bonus: float) -> dict[str, Tensor]:
-    """Replace ``bounds`` in a batch of `pad_batch` by split scores: higher at bounds, lower within names.
+def with_split_bonus(batch: dict[str, Tensor], bounds_bonus: float, names_bonus: float) -> dict[str, Tensor]:
+    """Replace ``bounds`` in a batch of `pad_batch` by ``split_bonus``.
 
     Args:
-        model: any of the models; each has the method ``parse``. Its ``config.names_bonus`` is taken off within names.
-        bounds_bonus: added to the parser's scores at the bounds.
+        bounds_bonus: nats added to split scores at bounds.
+        names_bonus: nats taken from them within names.
 
     Returns:
-        The inputs of the model. They have ``split_scores`` only if that changes the parser's.
+        The inputs of a model or of its method ``parse``; without ``split_bonus`` if both are 0.
     """
-    batch = dict(batch)
-    bounds, bonuses = batch.pop("bounds"), (bounds_bonus, model.config.names_bonus)
-    if any(bonuses) and (added := bounds_scores(bounds, *bonuses)).any():
-        scores = model.parse(**batch).split_scores
-        batch["split_scores"] = scores + added.to(scores)
-    return batch
+    inputs = {name: tensor for name, tensor in batch.items() if name != "bounds"}
+    if bounds_bonus or names_bonus:
+        inputs["split_bonus"] = bounds_scores(batch["bounds"], bounds_bonus, names_bonus)
+    return inputs
 
 
 def _keep_marks(text: str, row: dict[str, Any]) -> ReadSentence:
@@ -310,4 +308,4 @@ def _parted(items: Sequence[Item], is_kept: np.ndarray) -> tuple[list[Item], lis
     return [item for item, keep in rows if keep], [item for item, keep in rows if not keep]
 
 
-__all__ = ["ReadSentence", "pad_batch", "raise_at_bounds", "sentences_to_parse"]
+__all__ = ["ReadSentence", "pad_batch", "sentences_to_parse", "with_split_bonus"]

@@ -1,5 +1,6 @@
 """Minimum-risk decoding against every tree of the chart."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -64,6 +65,31 @@ def test_a_model_decodes_the_same_root_and_marginals_that_sum_to_a_tree(tiny_con
         assert len(spans) == n - 1 and (n == 1 or (0, n - 1) in spans)
 
 
+def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(tiny_config, a_batch):
+    torch.manual_seed(0)
+    model = FastR2D2ForPreTraining(tiny_config).eval().model
+    bonus = 3 * torch.randn(a_batch["input_ids"][:, 1:].shape)
+    scores = model.parse(**a_batch).split_scores + bonus
+    raised = {"split_scores": scores}
+    assert torch.equal(model.parse(**a_batch, split_bonus=bonus).spans, model.parse(**a_batch, **raised).spans)
+    for encoding in ("forced", "chart"):
+        ours, expected = (model(**a_batch, encoding=encoding, **more) for more in ({"split_bonus": bonus}, raised))
+        assert torch.equal(ours.spans, expected.spans) and torch.equal(ours.split_scores, scores)
+        assert torch.equal(ours.pooler_output, expected.pooler_output)
+    batch = model.read_batch(**a_batch, atom_spans=None, **raised)
+    chart, encoded = model.encode_batch(batch, "chart", reachable_only=True)
+    for row, splits in enumerate(chart.splits.tolist()):
+        for column, split in enumerate(splits):
+            if split >= 0:
+                sentence = int((chart.offsets <= split).sum()) - 1
+                encoded.candidate_log_prob[row, column] += bonus[sentence, split - int(chart.offsets[sentence])]
+    chosen = minimum_risk_choice(chart, encoded)
+    expected = model.output_fields(batch, chart, dataclasses.replace(encoded, chosen=chosen))["spans"]
+    options = {"encoding": "chart", "decoding": "minimum_risk"}
+    assert torch.equal(model(**a_batch, **options, split_bonus=bonus).spans, expected)
+    assert not torch.equal(model(**a_batch, **options, **raised).spans, expected)
+
+
 def test_a_chart_of_one_tree_has_nothing_to_choose(tiny_config, a_batch):
     tiny = type(tiny_config)(**{**tiny_config.to_dict(), "window_size": 1})
     model = FastR2D2ForPreTraining(tiny).eval().model
@@ -74,5 +100,8 @@ def test_a_chart_of_one_tree_has_nothing_to_choose(tiny_config, a_batch):
 def test_what_cannot_be_decoded_is_refused(tiny_model, a_batch):
     with pytest.raises(ValueError, match="forced encoding has one tree"):
         tiny_model.model(**a_batch, encoding="forced", decoding="minimum_risk")
+    infinite = torch.full(a_batch["input_ids"][:, 1:].shape, float("inf"))
+    with pytest.raises(ValueError, match="infinity in split_scores; a tree of minimum risk needs finite scores and a"):
+        tiny_model.model(**a_batch, encoding="chart", decoding="minimum_risk", split_bonus=infinite)
     with pytest.raises(ValueError, match="decoding must be best or minimum_risk, got 'worst'"):
         tiny_model.model(**a_batch, encoding="chart", decoding="worst")

@@ -53,6 +53,17 @@ def test_lists_in_place_of_tensors_are_refused(tiny_model, tiny_config, name):
         FastR2D2ForPairClassification(tiny_config)(**pairs)
 
 
+@pytest.mark.parametrize(
+    ("bonus", "message"),
+    [([[1.0, 2.0]] * 2, "a floating-point tensor, got list"), (torch.zeros(2, 3), r"\(2, 2\), got \(2, 3\)"),
+     (torch.zeros(2, 2, dtype=torch.long), "floating point, got torch.int64")],
+)  # fmt: skip
+def test_a_bonus_must_be_a_number_for_each_split_point(tiny_model, bonus, message):
+    for run in (tiny_model.model, tiny_model.parse):
+        with pytest.raises(ValueError, match=f"split_bonus must be {message}"):
+            run(IDS, split_bonus=bonus)
+
+
 def test_vectors_given_as_ids_are_refused(tiny_model):
     with pytest.raises(ValueError, match=r"input_ids must be .* got \(2, 3, 16\) torch.float32"):
         tiny_model.model(torch.zeros(2, 3, 16), split_scores=torch.zeros(2, 2))

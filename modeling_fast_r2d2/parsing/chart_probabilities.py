@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..decoding import add_bonus
 from ..embedding import evaluation
 from ..modeling_fast_r2d2 import FastR2D2Model
 from ..objectives import expected_counts
-from ..reading import ReadSentence, pad_batch, raise_at_bounds
+from ..reading import ReadSentence, pad_batch, with_split_bonus
 from ..trees import Span
 from .tree_parser import TreeParser
 
@@ -42,9 +43,11 @@ def chart_probabilities(
     [read] = parser.read([sentence], is_split_into_words)  # type: ignore[list-item]  # a text or words, as it says
     batch = {name: tensor.to(model.device) for name, tensor in pad_batch([read], parser.keep_words).items()}
     with evaluation(model):
-        inputs: dict[str, Any] = raise_at_bounds(model, batch, parser.bounds_bonus)
+        inputs: dict[str, Any] = with_split_bonus(batch, parser.bounds_bonus, model.config.names_bonus)
         embedded = model.read_batch(**inputs)
         chart, encoded = model.encode_batch(embedded, "chart", reachable_only=True)
+        if "split_bonus" in inputs:
+            encoded = add_bonus(chart, encoded, embedded.sentences.flatten(inputs["split_bonus"]))
         probabilities = expected_counts(chart, encoded).sum(1).tolist()
     return ChartProbabilities(read.words, _over_words(read, chart.spans[chart.num_tokens :].tolist(), probabilities))
 

@@ -12,7 +12,7 @@ from ..decoding import METHODS, check_method
 from ..embedding import evaluation
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..overlap import overlapped
-from ..reading import ReadSentence, pad_batch, raise_at_bounds, sentences_to_parse
+from ..reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
 from ..trees import BinaryTree, Span
 from ..words import batches_by_length
 from .running_text import split_texts
@@ -203,8 +203,8 @@ class TreeParser:
         """
         batch = pad_batch(sentences, self.keep_words)
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
+        batch = with_split_bonus(batch, self.bounds_bonus, self.model.config.names_bonus)
         with evaluation(self.model):
-            batch = raise_at_bounds(self.model, batch, self.bounds_bonus)
             output: Any  # of the parser or of the whole model
             if self.arguments is None:
                 output = self.model.parse(**batch)
