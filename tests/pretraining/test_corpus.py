@@ -150,7 +150,8 @@ def test_what_no_line_of_the_first_thousands_has_is_found_later(tmp_path, tokeni
     assert found == {name: getattr(read, name) for name in ("input_ids", "bounds", "names")} | {
         "atom_spans": [list(span) for span in read.atom_spans]
     }
-    assert len(read.names) == 1 and read.atom_spans and bool(read.bounds) == (not keep)
+    assert [k for k in read.names if read.word_ids[k] != read.word_ids[k + 1]] == read.names[:1]
+    assert read.names and read.atom_spans and bool(read.bounds) == (not keep)
 
 
 def test_words_with_punctuation_inside_stay_whole(tmp_path):
