@@ -82,9 +82,9 @@ class NodeVectors(nn.Module):
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans", "bounds")}
         config = self.model.config
-        batch = with_split_bonus(batch, config.bounds_bonus, config.names_bonus)
+        bonuses = (0.0, 0.0) if self.has_random_trees else (config.bounds_bonus, config.names_bonus)
+        batch = with_split_bonus(batch, *bonuses)
         if self.has_random_trees:
-            batch.pop("split_bonus", None)
             rows, tokens = batch["input_ids"].shape
             scores = torch.rand(rows, tokens - 1, generator=self.generator)
             batch["split_scores"] = scores.to(batch["input_ids"].device)

@@ -30,6 +30,8 @@ def chart_probabilities(
 ) -> ChartProbabilities:
     """The probabilities of the constituents of a sentence (paper, Section 2.1).
 
+    Punctuation and names raise and lower the encoder's choices as they do for the tree of minimum risk.
+
     Args:
         parser: a parser whose model has an encoder; its method does not matter.
         sentence: a text, or a list of words if ``is_split_into_words``.

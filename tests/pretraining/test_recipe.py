@@ -121,6 +121,7 @@ def test_the_recipes_for_trained_models_are_good(name, stages):
     options = parse_options([*given, "--output_dir", "out"])
     plan = Plan(options.stages, lambda stage: 2000.0)
     assert [stage.name for stage in plan.stages] == stages
+    assert {plan.at(step).names_bonus for step in range(plan.num_steps)} == {6 if name == "longer" else 0}
     assert plan.at(plan.num_steps).choice_scores == "snapshot" and plan.at(plan.num_steps).window_size == 3
     assert not options.needs_counts and not options.data.keep_punctuation
 
