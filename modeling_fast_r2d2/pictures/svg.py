@@ -154,7 +154,7 @@ class Drawing:
         yield f'<g fill="{BAR_COLOUR}">'
         for split, height in enumerate(bar_heights(scores)):
             corner = f'x="{number(self.edges[split + 1] - BAR_WIDTH / 2)}" y="{number(base - height * BAR_AREA)}"'
-            between = f"{clip(self.words[split])} | {clip(self.words[split + 1])}: {scores[split]:.4g}"
+            between = f"{clip(self.words[split])} | {clip(self.words[split + 1])}: {round(scores[split], 2):g}"
             yield f'<rect {corner} width="{BAR_WIDTH}" height="{number(height * BAR_AREA)}">'
             yield f"<title>{as_xml(between)}</title></rect>"
         yield f'</g><path d="M0 {number(base)}H{number(self.edges[-1])}" stroke="currentColor" opacity=".5"/>'

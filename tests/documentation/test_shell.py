@@ -48,11 +48,7 @@ def test_the_commands_of_a_page_have_these_options(page, help_of):
 def test_the_drawn_tree_is_what_its_command_makes(capsys):
     main(["parse", "The old man bought a new car", "--format", "svg"])
     drawn = capsys.readouterr().out.replace("<svg ", '<svg color="gray" ')
-    shown = (ROOT / "docs" / "tree.svg").read_text(encoding="utf-8")
-    number = r"-?\d+(?:\.\d+)?"
-    assert re.split(number, shown) == re.split(number, drawn)
-    # CPUs of another kind give scores that differ in the last digit.
-    assert [*map(float, re.findall(number, shown))] == pytest.approx([*map(float, re.findall(number, drawn))], abs=2e-3)
+    assert (ROOT / "docs" / "tree.svg").read_text(encoding="utf-8") == drawn
 
 
 @pytest.mark.slow
