@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import evaluate_vectors  # noqa: E402
 from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint  # noqa: E402
 
-TEXTS = ["The unbelievably old man bought a new car", "car", "It was dark all day", "The old man bought a new car"]
+TEXTS = ["The unbelievably old man bought a new car", "car", "It was white all day", "The old man had a new car"]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProces
 
 def test_the_bundled_checkpoint_is_small_and_loads_with_its_tokenizer():
     folder = Path(bundled_checkpoint())
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 12_000_000
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 20_000_000
     assert (folder / "README.md").read_text(encoding="utf-8").startswith("---\n")  # the model card
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     assert len(tokenizer) == model.config.vocab_size == 8000

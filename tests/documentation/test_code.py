@@ -21,7 +21,7 @@ PRINTED = {
     "index.md": "┌───┴───┐",
     "parsing.md": "\n((((The (old bridge)) ,) ",
     "export.md": "((The (old man)) (bought (a (new car))))\ntorch.Size([1, 3, 2])",
-    "vectors.md": "[[0, 3], [1, 3], [2, 3], [-1, -1]]",
+    "vectors.md": "[[0, 4], [1, 4], [2, 4], [3, 4]]",
     "fine_tuning.md": "'score'",
     "evaluation.md": "'sentence_f1': 100.0",
     "speed.md": "(2, 64)",
