@@ -194,3 +194,10 @@ def test_any_tensors_are_used_or_refused(tiny_config, inputs, is_pair, num_label
         assert str(error)
     else:
         assert output.logits.isfinite().all() and (output.loss is None or output.loss.isfinite())
+
+
+def test_a_batch_without_a_pair_is_refused(tiny_config):
+    model = FastR2D2ForPairClassification(with_labels(tiny_config, 2)).eval()
+    nothing = torch.zeros(0, 4, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"with at least one pair, got \(0, 4\) and \(0, 4\)"):
+        model(input_ids=nothing, token_type_ids=nothing)
