@@ -55,18 +55,18 @@ def draw_tree_figures(axes, evaluations: list[dict]) -> None:
     """Draw F1 of all kinds of trees, recall by label of parser and encoder, and how far their trees are chains."""
     for (suffix, whose), color in zip(TREES.items(), ("tab:green", "tab:orange", "tab:gray"), strict=True):
         draw_line(axes[0], evaluations, f"f1{suffix}", whose, color=color, marker="o")
-        for share, style in (("right_share", "-"), ("left_share", "--")):
-            label = f"{share.replace('_', ' ')}, {whose}"
-            draw_line(axes[3], evaluations, share + suffix, label, color=color, linestyle=style, marker="o")
+        for share, style in (("right", "-"), ("left", "--")):
+            label = None if suffix else f"{share} share"  # one legend for all colors would hide the curves
+            draw_line(axes[3], evaluations, f"{share}_share{suffix}", label, color=color, linestyle=style, marker="o")
     for axis, (suffix, whose) in zip(axes[1:], list(TREES.items())[:2], strict=False):
         for label in LABELS:
             draw_line(axis, evaluations, f"{label}_recall{suffix}", label, marker="o")
         axis.set_title(f"recall, {whose}")
     axes[0].set_title("sentence F1, treebank")
-    axes[3].set_title("share of spans at the sentence's ends")
+    axes[3].set_title("share of spans at the sentence's ends, colors as for F1")
 
 
-def draw_line(axis, points: list[dict], name: str, label: str, **style) -> None:
+def draw_line(axis, points: list[dict], name: str, label: str | None, **style) -> None:
     points = [point for point in points if name in point]
     if points:
         axis.plot([point["tokens"] / 1e6 for point in points], [point[name] for point in points], label=label,
