@@ -181,9 +181,11 @@ def split_pairs(
     for name, tensor in {"input_ids": input_ids, "token_type_ids": token_type_ids}.items():
         if not isinstance(tensor, Tensor) or tensor.dtype not in (torch.int64, torch.int32):
             raise ValueError(f"{name} must be a tensor of int64 or int32, got {kind_of(tensor)}")
-    if input_ids.dim() != 2 or token_type_ids.shape != input_ids.shape or not len(input_ids):
+    if input_ids.dim() != 2 or token_type_ids.shape != input_ids.shape:
         listed = f"{tuple(input_ids.shape)} and {tuple(token_type_ids.shape)}"
-        raise ValueError(f"input_ids and token_type_ids must be (batch, seq_len) with at least one pair, got {listed}")
+        raise ValueError(f"input_ids and token_type_ids must be (batch, seq_len), got {listed}")
+    if not len(input_ids):
+        raise ValueError(f"input_ids must have at least one pair, got {tuple(input_ids.shape)}")
     _check_mask_shape(attention_mask, input_ids.shape)
     device = input_ids.device
     input_ids, token_type_ids, mask = to_host(input_ids, token_type_ids, _mask_codes(attention_mask))
