@@ -11,7 +11,6 @@ from .composition_layer import CompositionLayer
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import is_plain, is_watched
 from .fused import fused_kernels
-from .level_graphs import LevelGraphs
 
 
 class CompositionStack(nn.Module):
@@ -105,13 +104,6 @@ class SharedInputs(NamedTuple):
             return children
         return torch.cat([tasks[:, None].expand(-1, children.shape[1], -1).to(children.dtype), children])
 
-    def tensors(self) -> list[Tensor]:
-        return [self.tasks, self.projected_tasks, *self.role_biases]
-
-    @classmethod
-    def of_tensors(cls, tensors: list[Tensor]) -> "SharedInputs":
-        return cls(tensors[0], tensors[1], tuple(tensors[2:]), ((),) * len(tensors[2:]))
-
 
 class Composition(nn.Module):
     """``f`` of the paper's Equation 1: two children to their parent and the log-probability of joining them."""
@@ -119,7 +111,6 @@ class Composition(nn.Module):
     def __init__(self, config: FastR2D2Config):
         super().__init__()
         self.eps, self.composition_kernels = config.layer_norm_eps, config.composition_kernels
-        self.graphs = LevelGraphs() if config.cuda_graphs else None
         self.stack = CompositionStack(config)
         self.score = nn.Linear(config.hidden_size, 1)
         self.blend = nn.Linear(config.hidden_size, 2)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ PROBABILITIES = (
     "hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "classifier_dropout",
 )  # fmt: skip
 SWITCHES = (
-    "normalize_split_scores", "nested_spans", "constrain_chart", "tie_decoder", "cuda_graphs", "tie_word_embeddings",
+    "normalize_split_scores", "nested_spans", "constrain_chart", "tie_decoder", "tie_word_embeddings",
 )  # fmt: skip
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "encoding": ENCODINGS,
@@ -88,8 +89,6 @@ class FastR2D2Config(PreTrainedConfig):
             Pretraining has the last two. A loss of weight 0 is not computed.
         composition_kernels: ``"torch"``; ``"triton"``, the fused kernels of `fast_r2d2_kernels`; or ``"auto"``,
             the fused kernels on a GPU where they can run, else torch.
-        cuda_graphs: On a GPU, in evaluation, replay recorded launches for all but the largest levels (see
-            `level_graphs`).
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
         pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
             sentence's ends.
@@ -151,7 +150,6 @@ class FastR2D2Config(PreTrainedConfig):
     lm_loss_weight: float = 1.0
     tree_loss_weight: float = 1.0
     composition_kernels: str = "auto"
-    cuda_graphs: bool = False
     classifier_dropout: float | None = None
     tie_word_embeddings: bool = True
     pad_token_id: int | None = 0
@@ -163,6 +161,8 @@ class FastR2D2Config(PreTrainedConfig):
     pair_token_id: int = 7
 
     def __post_init__(self, **kwargs: Any) -> None:
+        if kwargs.pop("cuda_graphs", False):  # older folders have the field, nearly all of them as false
+            warnings.warn("cuda_graphs is ignored: launches are not recorded any more", stacklevel=2)
         self._check_labels(kwargs.get("num_labels"))
         self._check_sizes()
         self._check_numbers()

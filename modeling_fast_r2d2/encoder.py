@@ -12,7 +12,6 @@ from .choice import encode_cells
 from .composition import Composition
 from .node_rows import Uses
 from .node_table import NodeTable
-from .recorded_levels import encode_recorded
 
 # On a CPU, levels of more compositions than this are encoded in parts. In evaluation larger parts take more memory and
 # the same time. In training every part adds to the gradients of the weights, so parts are larger; 1,024 to 8,192 took
@@ -51,8 +50,6 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
         leaves: ``(num_tokens, hidden_size)``, token embeddings, sentences end to end.
         tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``.
     """
-    if _is_recorded(chart, leaves, composition):
-        return EncodedChart(*encode_recorded(chart, leaves, composition, tasks[1:]))
     table = NodeTable(leaves, chart.num_nodes, composition, tasks[1:])
     for level, uses in levels_and_uses(chart, table):
         parents, _ = table.compose(level.left[:, 0], level.right[:, 0], uses)
@@ -77,8 +74,6 @@ def encode_chart(
         forbidden: ``(num_cells, window)`` bool, candidates that no cell may choose; None forbids none.
         vectors_train_choice: whether the gradient of a cell's vector reaches the choice of its candidate.
     """
-    if not choice_noise and _is_recorded(chart, leaves, composition):
-        return EncodedChart(*encode_recorded(chart, leaves, composition, tasks, forbidden))
     window, candidates = chart.splits.shape[1], []
     chosen = chart.roots.new_zeros(chart.num_cells)
     table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
@@ -116,10 +111,6 @@ def levels_in_parts(chart: Chart, device: torch.device) -> Iterator[Level]:
             part = slice(start, start + most)
             cells = slice(level.cells.start + start, min(level.cells.start + part.stop, level.cells.stop))
             yield Level(cells, level.left[part], level.right[part])
-
-
-def _is_recorded(chart: Chart, leaves: Tensor, composition: Composition) -> bool:
-    return composition.graphs is not None and composition.graphs.serve(composition, leaves, chart.num_nodes)
 
 
 def _rows(chart: Chart, cells: slice) -> slice:

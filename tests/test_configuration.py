@@ -1,5 +1,6 @@
 """Each field of a configuration refuses values that make no sense, by name."""
 
+import json
 import math
 from dataclasses import fields
 
@@ -71,6 +72,18 @@ def test_heads_divide_the_size_where_there_are_heads():
         FastR2D2Config(parser_hidden_size=5, parser_type="transformer")
     with pytest.raises(ValueError, match="hidden_size must be a multiple of num_attention_heads, got 768 and 5"):
         FastR2D2Config(num_attention_heads=5)
+
+
+def test_recorded_launches_of_older_folders_are_ignored_with_one_warning_and_not_saved_again(tmp_path, recwarn):
+    for is_on in (False, True):
+        FastR2D2Config().save_pretrained(tmp_path)
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"cuda_graphs": is_on}))
+        config = FastR2D2Config.from_pretrained(tmp_path)
+        assert [str(warning.message).split(":")[0] for warning in recwarn] == ["cuda_graphs is ignored"] * is_on
+        assert config.to_dict() == FastR2D2Config.from_pretrained(tmp_path).to_dict()
+        config.save_pretrained(tmp_path)
+        assert "cuda_graphs" not in path.read_text()
 
 
 def test_good_values_come_back_from_a_file(tmp_path):

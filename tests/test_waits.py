@@ -10,10 +10,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
-from stand_in_recorder import StandInRecorder  # noqa: E402
+from stand_in_gpu import move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
 
-from modeling_fast_r2d2 import FastR2D2Model, fused, level_graphs  # noqa: E402
+from modeling_fast_r2d2 import fused  # noqa: E402
 from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
@@ -138,25 +137,6 @@ def test_pairs_in_one_row_are_told_apart_with_one_wait_more(tiny_config):
     expected, output, gpu = run(model, inputs)
     assert_same(expected, output)
     assert len(gpu.waits) == 3, gpu.waits
-
-
-class Repeater(StandInRecorder):
-    """Does operations again, since the stand-in's tensors cannot be written on a tape."""
-
-    def record(self, function):
-        return function
-
-
-@pytest.mark.parametrize("encoding", ["forced", "chart"])
-@torch.no_grad()
-def test_replays_wait_for_nothing_more(tiny_config, a_batch, encoding, monkeypatch):
-    monkeypatch.setattr(level_graphs, "Recorder", Repeater)
-    monkeypatch.setattr(level_graphs, "can_record", lambda leaves: isinstance(leaves, OnGPU))
-    monkeypatch.setattr(level_graphs, "addresses", lambda module: (1,))
-    tiny_config.cuda_graphs = True
-    expected, output, gpu = run(FastR2D2Model(tiny_config).eval(), a_batch, encoding=encoding)
-    assert_same(expected, output)
-    assert len(gpu.waits) == 2, gpu.waits
 
 
 @torch.no_grad()

@@ -61,7 +61,6 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--rounds", type=int, default=3, help="number of runs of every system that count")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="by default a GPU, if there is one")
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="by default float32 on a CPU, bfloat16 on a GPU")
-    add("--cuda_graphs", action="store_true", help="run small levels as CUDA graphs")
     add("--threads", type=int, help="number of CPU threads; by default PyTorch's choice")
     add(
         "--lengths",
@@ -88,10 +87,10 @@ def main(arguments: list[str] | None = None) -> None:
         torch.set_num_threads(options.threads)
     dtype = getattr(torch, options.dtype or ("float32" if options.device == "cpu" else "bfloat16"))
     sizes = SIZES[options.size] | {"vocab_size": 30522, "window_size": options.window_size}
-    config = FastR2D2Config(**sizes, cuda_graphs=options.cuda_graphs)
+    config = FastR2D2Config(**sizes)
     if options.device.startswith("cuda:"):
         torch.cuda.set_device(options.device)  # memory and time are asked of the current device
-    count = check_references(options.device, dtype, cuda_graphs=options.cuda_graphs)
+    count = check_references(options.device, dtype)
     print(f"{count} reference cases are right", flush=True)
     sentences = read_workload(options)
     set_seed(0)

@@ -22,7 +22,7 @@ import torch
 
 import fast_r2d2_kernels
 from fast_r2d2_kernels import launch
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused, level_graphs
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 from modeling_fast_r2d2.encoder import encode_chart, encode_forced
 
@@ -40,17 +40,6 @@ def launches_left_out() -> Iterator[None]:
             stack.enter_context(mock.patch.object(target, "runs_fused", lambda tensor: True))
         stack.enter_context(mock.patch.object(launch._Launcher, "__getitem__", lambda self, grid: _nothing))
         stack.enter_context(mock.patch.object(fused, "_fault", lambda *_: None))
-        yield
-
-
-@contextlib.contextmanager
-def replays_left_out() -> Iterator[None]:
-    """Inside, levels are taken for recorded, but nothing is replayed."""
-    recorder = mock.Mock(record=lambda function: _nothing)
-    with (
-        mock.patch.object(level_graphs, "Recorder", lambda device: recorder),
-        mock.patch.object(level_graphs, "can_record", lambda leaves: True),
-    ):
         yield
 
 
@@ -108,14 +97,6 @@ def measure(kernels: str, rounds: int) -> dict[str, float]:
     return times
 
 
-def measure_recorded(rounds: int) -> dict[str, float]:
-    model, times = small_model(cuda_graphs=True).eval(), {}
-    with torch.no_grad(), replays_left_out():
-        for name, window in (("forced", 1), ("chart", 4)):
-            times[name] = level_milliseconds(functools.partial(encode_chain, model, window, False), rounds)
-    return times
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30, help="number of rounds that count")
@@ -123,7 +104,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     results = {kernels: measure(kernels, options.rounds) for kernels in ("fused", "torch")}
-    results["recorded"] = measure_recorded(options.rounds)
     for ways, times in results.items():
         print(f"{ways:8}" + "".join(f"  {name} level {value:.2f} ms" for name, value in times.items()))
     if options.output_file:

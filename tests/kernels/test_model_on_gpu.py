@@ -1,6 +1,5 @@
-"""The whole model on a GPU: the authors' numbers by torch, by kernels and by recorded levels."""
+"""The whole model on a GPU: the authors' numbers by torch and by kernels."""
 
-import copy
 import json
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model, level_graphs
+from modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2Model
 from modeling_fast_r2d2 import modeling_fast_r2d2 as modeling
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 
@@ -32,13 +31,12 @@ def read(case: dict, **options) -> tuple[FastR2D2Model, dict[str, torch.Tensor]]
     return model.model.eval().cuda(), inputs
 
 
-@pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("kernels", ["torch", "triton"])
-def test_reference_cases_are_right(kernels, graphs):
+def test_reference_cases_are_right(kernels):
     for name in NAMES:
         case = json.loads((GOLDEN / "cases" / f"{name}.json").read_text())
         arrays = load_file(GOLDEN / case["arrays"])
-        model, inputs = read(case, composition_kernels=kernels, cuda_graphs=graphs)
+        model, inputs = read(case, composition_kernels=kernels)
         for encoding in ("forced", "chart"):
             with torch.inference_mode():
                 ours = model(**inputs, encoding=encoding).pooler_output.double().cpu()
@@ -46,53 +44,14 @@ def test_reference_cases_are_right(kernels, graphs):
             assert error.max() < 1e-4, (name, encoding)
 
 
-@pytest.mark.parametrize(
-    "encoding, dtype, bound",
-    [("forced", torch.float32, 1e-4), ("forced", torch.bfloat16, 5e-2), ("chart", torch.float32, 1e-4)],
-)
-def test_recorded_levels_are_the_launched_ones(tiny_config, monkeypatch, encoding, dtype, bound):
-    monkeypatch.setattr(level_graphs, "MIN_NODES", 1)  # so that the buffers grow
-    tiny_config.cuda_graphs = True
-    model = FastR2D2Model(tiny_config).eval().to("cuda", dtype)
-    plain = copy.deepcopy(model)
-    plain.composition.graphs = None
-    for length in (40, 300, 40, 301):
-        ids = torch.randint(20, tiny_config.vocab_size, (3, length), device="cuda")
-        with torch.inference_mode():
-            ours, theirs = (each(ids, encoding=encoding).pooler_output.float() for each in (model, plain))
-        assert (ours - theirs).norm() < bound * theirs.norm()
-    assert model.composition.graphs.kinds
-
-
-def test_recordings_outlive_what_memory_is_used_for_between_replays(tiny_config):
-    tiny_config.cuda_graphs = True
-    model, stream = FastR2D2Model(tiny_config).eval().cuda(), torch.cuda.Stream()
-    ids = torch.randint(20, tiny_config.vocab_size, (3, 30), device="cuda")
-    with torch.no_grad():
-        expected = model(ids, encoding="forced").pooler_output
-        for _ in range(20):
-            torch.full((2**22,), 7, device="cuda")  # over what a recording may have let go
-            small = [torch.full((size,), -1, device="cuda") for size in range(1, 600, 7)]
-            torch.testing.assert_close(model(ids, encoding="forced").pooler_output, expected)
-            with torch.autocast("cuda", torch.bfloat16):
-                model(ids, encoding="forced")
-            del small
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            beside = model(ids, encoding="forced").pooler_output
-        torch.cuda.current_stream().wait_stream(stream)
-    torch.testing.assert_close(beside, expected)
-
-
-@pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("kernels", ["torch", "triton"])
 @pytest.mark.parametrize("encoding", ["forced", "chart"])
 @torch.no_grad()
-def test_the_walk_over_the_levels_waits_for_nothing(encoding, kernels, graphs, tiny_config, monkeypatch):
-    tiny_config.composition_kernels, tiny_config.cuda_graphs = kernels, graphs
+def test_the_walk_over_the_levels_waits_for_nothing(encoding, kernels, tiny_config, monkeypatch):
+    tiny_config.composition_kernels = kernels
     model = FastR2D2Model(tiny_config).eval().cuda()
     ids = torch.randint(20, tiny_config.vocab_size, (3, 30), device="cuda")
-    expected = model(ids, encoding=encoding).pooler_output  # compiles the kernels, records the levels
+    expected = model(ids, encoding=encoding).pooler_output  # compiles the kernels
     walk = getattr(modeling, f"encode_{encoding}")
 
     def strict(*arguments):

@@ -2,9 +2,9 @@
 
     python examples/benchmarks/on_gpu/checks.py --output_dir runs/gpu
 
-Versions; every kernel against its definition in all dtypes; the authors' reference cases by torch, by kernels and by
-recorded launches; where the host waits; the parser's LSTM in several dtypes; then, if pytest is installed, the tests of
-kernels and of the model.
+Versions; every kernel against its definition in all dtypes; the authors' reference cases by torch and by kernels; where
+the host waits; the parser's LSTM in several dtypes; then, if pytest is installed, the tests of kernels and of the
+model.
 """
 
 import importlib.util
@@ -130,7 +130,6 @@ def main(arguments: list[str] | None = None) -> None:
     part.measure("references by torch", lambda: references(part, composition_kernels="torch"))
     if part.device == "cuda":
         part.measure("references by kernels", lambda: references(part, composition_kernels="triton"))
-        part.measure("references by graphs", lambda: references(part, cuda_graphs=True))
     part.measure("kernels are in use", lambda: fused_kernels("auto", torch.zeros(1, 8, device=part.device)) is not None)
     for encoding in ("forced", "chart"):
         part.measure(f"waits, {encoding}", lambda encoding=encoding: waits(part, encoding))

@@ -2,8 +2,8 @@
 
     python examples/benchmarks/on_gpu/where_time_goes.py --output_dir runs/gpu
 
-Of each case, with recorded launches and without: seconds, seconds in which the GPU works, launches, waits and peak
-memory. Then the planning of charts on the host and on the GPU, and the GPU's rates of copying and of matrix products.
+Of each case: seconds, seconds in which the GPU works, launches, waits and peak memory. Then the planning of charts on
+the host and on the GPU, and the GPU's rates of copying and of matrix products.
 """
 
 import torch
@@ -51,10 +51,10 @@ def profiled(run, device: str, table_rows: int = 15) -> dict:
     }  # fmt: skip
 
 
-def encoding_case(part: Part, case: str, cuda_graphs: bool) -> dict:
+def encoding_case(part: Part, case: str) -> dict:
     encoding, count, tokens = ENCODINGS[case]
     count, tokens = (2, 5) if part.tiny else (count, tokens)
-    model = FastR2D2Model(FastR2D2Config(**part.sizes(), cuda_graphs=cuda_graphs)).eval().to(part.device, part.dtype)
+    model = FastR2D2Model(FastR2D2Config(**part.sizes())).eval().to(part.device, part.dtype)
     batch = pad(drawn_sentences(count, tokens, model.config.vocab_size), part.device)
 
     def run() -> None:
@@ -117,9 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
     part.measure("copying", copied)
     part.measure("products", lambda: product_rate(part))
     for case in ENCODINGS:
-        for graphs in (False, True):
-            name = case + (", graphs" if graphs else "")
-            part.measure(name, lambda case=case, graphs=graphs: encoding_case(part, case, graphs))
+        part.measure(case, lambda case=case: encoding_case(part, case))
     for case in TRAINING:
         part.measure(case, lambda case=case: training_case(part, case))
     for count, tokens in ((64, 27), (218, 150)):

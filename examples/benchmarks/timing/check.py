@@ -22,7 +22,7 @@ def check_references(device: str, dtype: torch.dtype, **options) -> int:
     """Compare root vectors of tree and chart with the authors' numbers. Returns the number of cases.
 
     Args:
-        options: fields of the configuration to change, such as ``cuda_graphs``.
+        options: fields of the configuration to change, such as ``composition_kernels``.
 
     Raises:
         ValueError: for the first case that is wrong, with its name.
