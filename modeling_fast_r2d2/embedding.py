@@ -10,7 +10,6 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from .overlap import overlapped
 from .reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
 from .trees import Span
 from .words import batches_by_length, checked_sentences
@@ -142,15 +141,11 @@ def embed_sentences(
     """
     read, bonus = _read(model, tokenizer, sentences), model.config.bounds_bonus
     vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
-
-    def embed(rows: list[int]) -> np.ndarray:
-        return _run(model, [read[row] for row in rows], bonus).pooler_output.float().cpu().numpy()
-
-    batches = list(batches_by_length([len(sentence.input_ids) for sentence in read], **limits))
+    batches = batches_by_length([len(sentence.input_ids) for sentence in read], **limits)
     bar = tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress)
     with evaluation(model), bar:
-        for rows, found in zip(batches, overlapped(embed, batches, model.device), strict=True):
-            vectors[rows] = found
+        for rows in batches:
+            vectors[rows] = _run(model, [read[row] for row in rows], bonus).pooler_output.float().cpu().numpy()
             bar.update(len(rows))
     return vectors
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from ..embedding import evaluation, node_vectors
-from ..overlap import overlapped
 from ..reading import ReadSentence
 from ..words import Span, batches_by_length, tokens_with_pieces
 from .pretokenized import parse_tokens
@@ -57,14 +56,9 @@ def _in_batches(parser: TreeParser, sentences: Sequence[ReadSentence]) -> list[d
     lengths = [len(sentence.input_ids) for sentence in sentences]
     found: dict[int, dict[Span, np.ndarray]] = {}
     model: Any = parser.model.base_model
-
-    def encode(rows: list[int]) -> list[dict[Span, np.ndarray]]:
-        return node_vectors(model, [sentences[row] for row in rows], parser.bounds_bonus)
-
-    batches = list(batches_by_length(lengths, batch_tokens=parser.batch_tokens))
     with evaluation(model):
-        for rows, vectors in zip(batches, overlapped(encode, batches, model.device), strict=True):
-            found |= zip(rows, vectors, strict=True)
+        for rows in batches_by_length(lengths, batch_tokens=parser.batch_tokens):
+            found |= zip(rows, node_vectors(model, [sentences[row] for row in rows], parser.bounds_bonus), strict=True)
     return [found[row] for row in range(len(sentences))]
 
 

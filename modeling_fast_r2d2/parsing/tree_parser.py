@@ -11,7 +11,6 @@ from ..configuration_fast_r2d2 import check_punctuation
 from ..decoding import METHODS, check_method
 from ..embedding import evaluation
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
-from ..overlap import overlapped
 from ..reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
 from ..trees import BinaryTree, Span
 from ..words import batches_by_length
@@ -174,11 +173,9 @@ class TreeParser:
     def _parse(self, read: list[ReadSentence]) -> list[ParsedSentence]:
         results: dict[int, ParsedSentence] = {}
         lengths = [len(sentence.input_ids) for sentence in read]
-        batches = list(batches_by_length(lengths, batch_tokens=self.batch_tokens))
-        found = overlapped(lambda rows: self.run([read[row] for row in rows]), batches, self.model.device)
         with evaluation(self.model):
-            for rows, arrays in zip(batches, found, strict=True):
-                for row, spans, scores, vector in zip(rows, *arrays, strict=True):
+            for rows in batches_by_length(lengths, batch_tokens=self.batch_tokens):
+                for row, spans, scores, vector in zip(rows, *self.run([read[row] for row in rows]), strict=True):
                     results[row] = self._result(read[row], spans, scores, vector)
         return [results[row] for row in range(len(read))]
 

@@ -2,8 +2,8 @@
 
     python examples/benchmarks/on_gpu/compare.py --output_dir runs/gpu
 
-Fused kernels against torch's operations, a model in bfloat16 against one in float32 under autocast, and two batches at
-once against one. The ways take turns in one process, on the same batches.
+Fused kernels against torch's operations, and a model in bfloat16 against one in float32 under autocast. The ways take
+turns in one process, on the same batches.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,6 @@ import torch
 from part import Part, drawn_sentences
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
-from modeling_fast_r2d2.overlap import overlapped
 from timing.clock import take_turns
 from timing.systems import pad
 
@@ -66,20 +65,6 @@ def trainers(part: Part, batch: dict) -> dict[str, Callable[[], None]]:
     return {"torch": trainer("torch"), "fused": trainer("auto")}
 
 
-def batches_at_once(part: Part, encoding: str, batches: list[dict]) -> dict[str, Callable[[], None]]:
-    """Batches one after the other, and as `encode` has them: one is planned while the other is encoded."""
-    model = FastR2D2Model(FastR2D2Config(**part.sizes())).eval().to(part.device, part.dtype)
-
-    @torch.inference_mode()
-    def run(batch: dict) -> torch.Tensor:
-        return model(**batch, encoding=encoding).pooler_output.cpu()
-
-    return {
-        "one at a time": lambda: list(map(run, batches)),
-        "two at once": lambda: list(overlapped(run, batches, model.device)),
-    }
-
-
 def compare(part: Part, functions: dict[str, Callable[[], None]]) -> dict:
     times = take_turns(functions, 1 if part.tiny else 5, part.device)
     return {name: {"seconds": time.median, "least": time.least, "most": time.most} for name, time in times.items()}
@@ -94,9 +79,6 @@ def main(arguments: list[str] | None = None) -> None:
 
     for name, (encoding, *size) in CASES.items():
         part.measure(name, lambda e=encoding, size=size: compare(part, encoders(part, e, batch(*size))))
-    for name, (encoding, *size) in CASES.items():
-        batches = [batch(*size) for _ in range(6)]
-        part.measure(f"6 batches, {name}", lambda e=encoding, b=batches: compare(part, batches_at_once(part, e, b)))
     part.measure("training, 1,539 tokens", lambda: compare(part, trainers(part, batch(57, 27))))
     part.finish()
 
