@@ -92,12 +92,10 @@ def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: fl
     norms = clip_gradients(optimizer, max_grad_norm)
     if not tree_weight:
         drop_gradients(optimizer, "parser")
-    is_finite = all(map(math.isfinite, losses.values()))
-    # With float16, the gradient scaler looks for infinite gradients itself. It needs to see them to find its scale.
-    if accelerator.scaler is None:
-        is_finite = is_finite and bool(torch.isfinite(torch.stack(list(norms.values()))).all())
-    if is_finite or accelerator.scaler is not None:
+    is_finite = all(map(math.isfinite, [*losses.values(), *torch.stack(list(norms.values())).tolist()]))
+    if is_finite:
         optimizer.step()
-        is_finite = is_finite and not accelerator.optimizer_step_was_skipped
+    elif accelerator.scaler is not None:
+        accelerator.scaler.update()  # with float16: a lower scale, if gradients were infinite
     optimizer.zero_grad()
     return is_finite

@@ -1,14 +1,18 @@
 import copy
+import math
 
 import pytest
 import torch
+from accelerate import Accelerator
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.assembly import number_of_workers
+from pretraining.batches import Step
 from pretraining.optimisation import clip_gradients, drop_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
 from pretraining.settings import Plan, Ramp, Stage
+from pretraining.step import Counts, take_step
 
 
 @pytest.fixture
@@ -30,6 +34,28 @@ def test_on_a_gpu_the_update_is_fused_and_workers_load(tiny_model):
     torch.testing.assert_close(updates["cuda"], updates["cpu"])
     assert [number_of_workers(DataOptions(corpus=["any"]), device) for device in ("cpu", "cuda")] == [0, 2]
     assert number_of_workers(DataOptions(corpus=["any"], dataloader_num_workers=0), "cuda") == 0
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_with_float16_a_step_of_infinite_gradients_is_skipped_and_the_scale_falls(
+    tiny_model, a_batch, fused, monkeypatch
+):
+    """A fused optimiser leaves its weights alone without a word to accelerate."""
+    accelerator = Accelerator(cpu=True)
+    accelerator.native_amp, accelerator.scaler = True, torch.amp.GradScaler("cpu")
+    monkeypatch.setattr(Accelerator, "mixed_precision", "fp16")  # which accelerate has on a GPU only
+    optimizer = accelerator.prepare(make_optimizer(tiny_model, TrainingOptions(), "cuda" if fused else "cpu"))
+    tokens = int(a_batch["attention_mask"].sum())
+    step, counts = Step([a_batch], tokens, 5), Counts(tokens, 5, 0, {})
+    before, weight = copy.deepcopy(tiny_model.state_dict()), tiny_model.model.composition.blend.weight
+    overflow = weight.register_hook(lambda gradient: gradient * math.inf)
+    for _ in range(2):
+        assert not take_step(accelerator, tiny_model, optimizer, step, counts, 1.0).is_applied
+    torch.testing.assert_close(tiny_model.state_dict(), before, rtol=0, atol=0)
+    assert accelerator.scaler.get_scale() == 65536 / 4
+    overflow.remove()
+    assert take_step(accelerator, tiny_model, optimizer, step, counts, 1.0).is_applied
+    assert not weight.equal(before["model.composition.blend.weight"])
 
 
 def test_each_group_is_clipped_by_its_own_norm(tiny_model, optimizer):
