@@ -7,7 +7,6 @@ whose ``(m+1)``-th highest inner split point is ``p`` are known from the ``m + 1
 either side of ``p``. A sentence's end ranks above everything, so that nothing ever reaches across sentences.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -15,9 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .chart import Chart
-
-# (ranks, lengths, count) to the nearest greater ranks on either side, as `nearest_greater` has them.
-Search = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
 def merge_ranks(split_scores: Tensor, lengths: Tensor, nesting: Tensor | None = None) -> Tensor:
@@ -59,9 +55,7 @@ def nearest_greater(ranks: Tensor, lengths: Tensor, count: int) -> tuple[Tensor,
     return left, right
 
 
-def plan_chart(
-    ranks: Tensor, lengths: Tensor, window_size: int, reachable_only: bool = False, search: Search = nearest_greater
-) -> Chart:
+def plan_chart(ranks: Tensor, lengths: Tensor, window_size: int, reachable_only: bool = False) -> Chart:
     """The chart that is left when spans merge in the order of ``ranks`` (paper, Section 3.1).
 
     Args:
@@ -70,34 +64,33 @@ def plan_chart(
         window_size: the paper's ``m``, at least 1: how many candidates a cell may have.
         reachable_only: drop the cells that no tree from the root uses, about a quarter of them. Language-model
             contexts need the others.
-        search: finds greater ranks; a fused kernel may take the default's place.
 
     Memory is linear in tokens times ``window_size``, but for a table of ranks of ``log(longest sentence)`` rows.
     """
     if window_size < 1:
         raise ValueError(f"window_size must be >= 1, got {window_size}")
     small_spans, small_splits = _small_cells(lengths, window_size)
-    large_spans, large_splits = _large_cells(ranks, window_size, *search(ranks, lengths, window_size + 1))
+    large_spans, large_splits = _large_cells(ranks, window_size, *nearest_greater(ranks, lengths, window_size + 1))
     chart = _assemble(lengths, torch.cat([small_spans, large_spans]), torch.cat([small_splits, large_splits]))
     return _drop_unreachable(chart) if reachable_only else chart
 
 
-def plan_tree(ranks: Tensor, lengths: Tensor, search: Search = nearest_greater) -> Chart:
+def plan_tree(ranks: Tensor, lengths: Tensor) -> Chart:
     """The parser's tree, which splits every span at its highest rank: the reachable chart of window 1.
 
     Arguments as for `plan_chart`. Every cell has the one candidate that names it.
     """
     splits = _is_inner(ranks).nonzero()
-    return _assemble(lengths, tree_spans(ranks, lengths, search)[splits[:, 0]], splits)
+    return _assemble(lengths, tree_spans(ranks, lengths)[splits[:, 0]], splits)
 
 
-def tree_spans(ranks: Tensor, lengths: Tensor, search: Search = nearest_greater) -> Tensor:
+def tree_spans(ranks: Tensor, lengths: Tensor) -> Tensor:
     """The constituent of the parser's tree that splits at each split point: it reaches to the next greater ranks.
 
     Returns:
         ``(num_tokens, 2)`` long, first and last flat token, -1 at sentence ends.
     """
-    left, right = search(ranks, lengths, 1)
+    left, right = nearest_greater(ranks, lengths, 1)
     return torch.stack([left[0] + 1, right[0]], dim=-1).masked_fill(~_is_inner(ranks)[:, None], -1)
 
 

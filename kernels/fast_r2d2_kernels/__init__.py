@@ -13,7 +13,6 @@ from .blend_norm import blend_norm
 from .choice import choose
 from .gather import add_to_rows, gather_children
 from .launch import is_available, runs_fused
-from .nearest_greater import nearest_greater
 from .range_logsumexp import range_logsumexp
 from .residual_norm import residual_norm
 
@@ -26,7 +25,6 @@ __all__ = [
     "gather_children",
     "is_available",
     "layers",
-    "nearest_greater",
     "range_logsumexp",
     "residual_norm",
     "runs_fused",

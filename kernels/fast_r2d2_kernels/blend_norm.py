@@ -16,42 +16,20 @@ def blend_norm_reference(weight_logits: Tensor, left: Tensor, right: Tensor, eps
     return F.layer_norm(blend, blend.shape[-1:], eps=eps).to(left.dtype)
 
 
-def blend_norm(
-    weight_logits: Tensor,
-    left: Tensor,
-    right: Tensor,
-    eps: float,
-    out: Tensor | None = None,
-    rows: slice | None = None,
-) -> Tensor:
+def blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> Tensor:
     """``layer_norm(w[0] * left + w[1] * right)`` with ``w = softmax(weight_logits)``; the norm has no parameters.
 
     Args:
         weight_logits: ``(compositions, 2)``.
         left, right: ``(compositions, size)``, the children.
         eps: added to the variance.
-        out: ``(num_nodes, size)``, a contiguous buffer for the result. It cannot be used where gradients are needed.
-        rows: the rows of ``out`` that are written, one per composition; needed with ``out``.
 
     Returns:
-        ``(compositions, size)`` in the dtype of ``left``; with ``out``, the rows of ``out``.
-
-    Raises:
-        ValueError: if ``out`` is given and a gradient is needed, ``rows`` do not fit, or ``out`` is not contiguous.
+        ``(compositions, size)`` in the dtype of ``left``.
     """
-    if out is None:
-        if not runs_fused(left):
-            return blend_norm_reference(weight_logits, left, right, eps)
-        return _blend_norm(weight_logits.contiguous(), left.contiguous(), right.contiguous(), eps)[0]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (weight_logits, left, right, out)):
-        raise ValueError("a result in out has no gradient: call without out, or under torch.no_grad()")
-    if rows is None or rows.stop - rows.start != len(left) or not out.is_contiguous():
-        raise ValueError(f"out must be contiguous and rows {len(left)} long, got {rows}")
     if not runs_fused(left):
-        out[rows] = blend_norm_reference(weight_logits, left, right, eps)
-    else:
-        _blend_norm_into(weight_logits.contiguous(), left.contiguous(), right.contiguous(), eps, out, rows.start)
-    return out[rows]
+        return blend_norm_reference(weight_logits, left, right, eps)
+    return _blend_norm(weight_logits.contiguous(), left.contiguous(), right.contiguous(), eps)[0]
 
 
 @triton.jit
@@ -62,11 +40,8 @@ def _weights(logits, row):
     return first / (first + second), second / (first + second)
 
 
-@triton.jit(do_not_specialize=["start"])
-def _blend_norm_kernel(
-    logits, left, right, out, reciprocal, start, eps,
-    SIZE: tl.constexpr, KEEP_RECIPROCAL: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+@triton.jit
+def _blend_norm_kernel(logits, left, right, out, reciprocal, eps, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     """One composition."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -76,10 +51,8 @@ def _blend_norm_kernel(
     blend += of_right * tl.load(right + offsets, mask=inside, other=0).to(tl.float32)
     centred = tl.where(inside, blend - tl.sum(blend) / SIZE, 0)
     scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + eps)
-    target = out + (start + row) * SIZE + column
-    tl.store(target, (centred * scale).to(out.dtype.element_ty), mask=inside)
-    if KEEP_RECIPROCAL:
-        tl.store(reciprocal + row, scale)
+    tl.store(out + offsets, (centred * scale).to(out.dtype.element_ty), mask=inside)
+    tl.store(reciprocal + row, scale)
 
 
 @triton.jit
@@ -115,19 +88,9 @@ def _blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) 
     if count:
         with on_device_of(left):
             wrap_triton(_blend_norm_kernel)[(count,)](
-                weight_logits, left, right, out, reciprocal, 0, eps, KEEP_RECIPROCAL=True, **_options(size)
+                weight_logits, left, right, out, reciprocal, eps, **_options(size)
             )
     return out, reciprocal
-
-
-@operator("blend_norm_into", mutates_args=("out",))
-def _blend_norm_into(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float, out: Tensor, start: int) -> None:
-    count, size = left.shape
-    if count:
-        with on_device_of(left):
-            wrap_triton(_blend_norm_kernel)[(count,)](
-                weight_logits, left, right, out, out, start, eps, KEEP_RECIPROCAL=False, **_options(size)
-            )
 
 
 @operator("blend_norm_backward", mutates_args=())
@@ -146,11 +109,6 @@ def _blend_norm_backward(
 @_blend_norm.register_fake
 def _(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return torch.empty_like(left), left.new_empty(len(left), dtype=torch.float32)
-
-
-@_blend_norm_into.register_fake
-def _(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float, out: Tensor, start: int) -> None:
-    return None
 
 
 @_blend_norm_backward.register_fake

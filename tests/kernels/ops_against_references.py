@@ -21,7 +21,6 @@ from fast_r2d2_kernels.blend_norm import blend_norm_reference
 from fast_r2d2_kernels.choice import choose_reference
 from fast_r2d2_kernels.composition_layer import LayerOptions, _Layer, composition_layer_reference
 from fast_r2d2_kernels.gather import add_to_rows_reference, gather_children_reference
-from fast_r2d2_kernels.nearest_greater import nearest_greater_reference
 from fast_r2d2_kernels.range_logsumexp import range_logsumexp_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
 
@@ -171,21 +170,6 @@ def test_blend_norm(count, size, dtype):
     assert_close(with_options(kernels.blend_norm, 1e-5), with_options(blend_norm_reference, 1e-5), tensors, dtype)
 
 
-def test_blend_norm_writes_into_the_rows_of_a_buffer_and_no_others():
-    logits, left, right = (x.float().to(DEVICE) for x in (draw(3, 2), draw(3, 24), draw(3, 24, seed=1)))
-    buffer = torch.zeros(7, 24, device=DEVICE)
-    returned = kernels.blend_norm(logits, left, right, 1e-5, out=buffer, rows=slice(2, 5))
-    assert buffer[2:5].equal(kernels.blend_norm(logits, left, right, 1e-5))
-    assert returned.data_ptr() == buffer[2].data_ptr()
-    assert not buffer[:2].any() and not buffer[5:].any()
-
-
-def test_blend_norm_refuses_a_buffer_where_a_gradient_is_asked_for():
-    left = torch.zeros(1, 8, device=DEVICE, requires_grad=True)
-    with pytest.raises(ValueError, match="no gradient"):
-        kernels.blend_norm(left[:, :2], left, left, 1e-5, out=torch.zeros(1, 8, device=DEVICE), rows=slice(0, 1))
-
-
 @each_dtype
 @pytest.mark.parametrize("scale", [0, 2])
 @pytest.mark.parametrize(("cells", "count", "size"), [(17, 4, 24), (3, 5, 40), (1, 1, 96), (0, 4, 24), (5, 17, 8)])
@@ -239,43 +223,6 @@ def test_nothing_outside_a_range_enters_its_sum():
     sums.sum().backward()
     second = 2 / (1 + 2.718281828459045**-1)
     assert values.grad.tolist() == [0, pytest.approx(2 - second), pytest.approx(second), 0, 0, 0]
-
-
-def ranks_of(lengths: list[int], scores: torch.Tensor) -> torch.Tensor:
-    ranks = scores.argsort(stable=True).argsort()
-    return ranks.masked_fill(
-        torch.tensor(lengths).cumsum(0)[:, None].eq(torch.arange(len(ranks)) + 1).any(0), len(ranks)
-    )
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(1, 5), st.randoms(use_true_random=False))
-def test_nearest_greater(lengths, count, chance):
-    ranks = ranks_of(lengths, torch.tensor([chance.random() for _ in range(sum(lengths))]))
-    for ours, expected in zip(
-        kernels.nearest_greater(ranks.to(DEVICE), count), nearest_greater_reference(ranks, count), strict=True
-    ):
-        assert ours.cpu().equal(expected)
-
-
-def test_nearest_greater_of_no_tokens():
-    left, right = kernels.nearest_greater(torch.zeros(0, dtype=torch.long, device=DEVICE), 3)
-    assert left.shape == right.shape == (3, 0)
-
-
-@pytest.mark.parametrize("descending", [False, True])
-def test_nearest_greater_in_one_long_sentence_of_sorted_scores(descending):
-    length = 2500  # more than one subtree, and not a power of two
-    ranks = torch.arange(length).flip(0) if descending else torch.arange(length)
-    ranks[-1] = length
-    left, right = kernels.nearest_greater(ranks.to(DEVICE), 1)
-    position = torch.arange(length)
-    nearer, farther = (left, right) if descending else (right, left)
-    end = length - 1 if descending else -1
-    step = -1 if descending else 1
-    inner = ranks < length
-    assert nearer[0].cpu()[inner].equal((position + step)[inner])
-    assert farther[0].cpu()[inner].eq(end).all()
 
 
 DROPPING = {
@@ -338,18 +285,12 @@ EXAMPLES = {
     "blend_norm": (random(3, 2), random(3, 24), random(3, 24), 1e-5),
     "choose": (random(3, 4, 24), random(3, 4), None),
     "range_logsumexp": (random(3), IDS, IDS),
-    "nearest_greater": (torch.tensor([1, 0, 3], device=DEVICE), 2),
 }
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_torch_finds_the_op_well_registered(name):
     opcheck(getattr(torch.ops.fast_r2d2_kernels, name).default, EXAMPLES[name])
-
-
-def test_torch_finds_the_op_that_writes_into_a_buffer_well_registered():
-    tensors = [x.detach() for x in EXAMPLES["blend_norm"][:3]]
-    opcheck(torch.ops.fast_r2d2_kernels.blend_norm_into.default, (*tensors, 1e-5, torch.zeros(5, 24, device=DEVICE), 1))
 
 
 def test_torch_finds_the_op_that_adds_to_rows_well_registered():

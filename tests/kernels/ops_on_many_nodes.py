@@ -15,13 +15,12 @@ from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
 from fast_r2d2_kernels.blend_norm import blend_norm_reference
 from fast_r2d2_kernels.choice import choose_reference
 from fast_r2d2_kernels.gather import gather_children_reference
-from fast_r2d2_kernels.nearest_greater import nearest_greater_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
 from modeling_fast_r2d2.objectives import range_logsumexp
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from comparison import DEVICE, DTYPES, TOLERANCE, draw, largest_error  # noqa: E402
+from comparison import DTYPES, TOLERANCE, draw, largest_error  # noqa: E402
 
 NODES, SIZE, HEADS = 100_000, 24, 2
 GENERATOR = torch.Generator().manual_seed(0)
@@ -75,11 +74,3 @@ def test_values_and_gradients(name, dtype):
     error = largest_error(op, reference, tensors, dtype)
     print(f"{name} {dtype} relative error {error:.1e}")
     assert error <= TOLERANCE[dtype]
-
-
-def test_nearest_greater():
-    ranks = torch.randperm(NODES, generator=GENERATOR)
-    ranks[torch.arange(99, NODES, 100)] = NODES  # sentences of a hundred tokens
-    found = kernels.nearest_greater(ranks.to(DEVICE), 4)
-    for ours, expected in zip(found, nearest_greater_reference(ranks, 4), strict=True):
-        assert ours.cpu().equal(expected)

@@ -11,7 +11,6 @@ import torch
 import fast_r2d2_kernels as kernels
 from fast_r2d2_kernels.attention import composition_attention_reference
 from fast_r2d2_kernels.gather import gather_children_reference
-from fast_r2d2_kernels.nearest_greater import nearest_greater_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
 from modeling_fast_r2d2.objectives import range_logsumexp
 
@@ -83,15 +82,6 @@ def test_children_among_very_many_nodes_and_the_same_gradient_twice():
         op(nodes, inputs[1]).backward(draw(4, NODES, SIZE))
         grads.append(nodes.grad)
     assert grads[0].equal(grads[1])
-
-
-def test_nearest_greater_in_a_very_long_sentence_of_sorted_scores():
-    ranks = torch.arange(16_384, device="cuda")
-    ranks[-1] = len(ranks)
-    left, right = kernels.nearest_greater(ranks, 5)
-    assert left[:, :-1].eq(-1).all()
-    expected = nearest_greater_reference(ranks[-200:].clamp(max=len(ranks)) - (16_384 - 200), 5)[1]
-    assert right[:, -200:].equal(expected + 16_384 - 200)
 
 
 def test_ranges_of_a_chain():

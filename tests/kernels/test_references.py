@@ -8,7 +8,6 @@ from torch.nn import functional as F
 
 import fast_r2d2_kernels as kernels
 from modeling_fast_r2d2 import FastR2D2Config, choice, objectives
-from modeling_fast_r2d2.chart_planning import merge_ranks, nearest_greater
 from modeling_fast_r2d2.composition import Composition
 
 
@@ -84,15 +83,3 @@ def test_range_logsumexp(data):
     first, last = torch.tensor(ends).t()
     ours, expected = (f(values, first, last) for f in (kernels.range_logsumexp, objectives.range_logsumexp))
     torch.testing.assert_close(ours, expected)
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=20), min_size=1, max_size=4), st.integers(1, 5))
-def test_nearest_greater(scores, count):
-    lengths = torch.tensor([len(sentence) + 1 for sentence in scores])
-    width = int(lengths.max()) - 1
-    padded = torch.tensor([sentence + [0] * (width - len(sentence)) for sentence in scores], dtype=torch.float32)
-    ranks = merge_ranks(padded.view(len(scores), width), lengths)
-    for ours, expected in zip(
-        kernels.nearest_greater(ranks, count), nearest_greater(ranks, lengths, count), strict=True
-    ):
-        assert ours.equal(expected)

@@ -12,7 +12,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
-from modeling_fast_r2d2.chart_planning import merge_ranks, nearest_greater, plan_chart, plan_tree
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 from timing.clock import peak_memory, take_turns
 from timing.limits import copy_bandwidth
 from timing.systems import pad
@@ -82,23 +82,15 @@ def training_case(part: Part, case: str) -> dict:
 
 def planning(part: Part, count: int, tokens: int) -> dict:
     """Milliseconds of planning trees and charts from scores on the device: by the host, as models do it, or there."""
-    import fast_r2d2_kernels as kernels
-
     count, tokens = (2, 5) if part.tiny else (count, tokens)
     scores, lengths = torch.randn(count, tokens - 1, device=part.device), torch.full((count,), tokens)
     here = lengths.to(part.device)
-    searches = {"device": nearest_greater}
-    if part.device == "cuda" and kernels.is_available():
-        searches["device, kernel"] = lambda ranks, lengths, count: kernels.nearest_greater(ranks, count)
     functions = {
         "tree, host": lambda: plan_tree(merge_ranks(scores.cpu(), lengths), lengths).to(scores.device),
         "chart, host": lambda: plan_chart(merge_ranks(scores.cpu(), lengths), lengths, 4).to(scores.device),
+        "tree, device": lambda: plan_tree(merge_ranks(scores, here), here),
+        "chart, device": lambda: plan_chart(merge_ranks(scores, here), here, 4),
     }
-    for name, search in searches.items():
-        functions[f"tree, {name}"] = lambda search=search: plan_tree(merge_ranks(scores, here), here, search)
-        functions[f"chart, {name}"] = lambda search=search: plan_chart(
-            merge_ranks(scores, here), here, 4, False, search
-        )
     times = take_turns(functions, 3, part.device)
     return {name: 1000 * time.median for name, time in times.items()}
 
