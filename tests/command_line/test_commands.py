@@ -1,6 +1,7 @@
 """`fast-r2d2` as a user runs it, most of it in this process."""
 
 import json
+import signal
 import subprocess
 import sys
 import tracemalloc
@@ -88,6 +89,17 @@ def test_parsing_streams(capsys, monkeypatch):
         peaks[count] = tracemalloc.get_traced_memory()[1] - len(capsys.readouterr().out)
         tracemalloc.stop()
     assert peaks[9000] < peaks[3000] + 2_000_000
+
+
+def test_control_c_ends_a_command_without_a_traceback(capsys, monkeypatch):
+    def texts_until_interrupted(_):
+        yield Text("the cat sat")
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(parsing, "texts_to_parse", texts_until_interrupted)
+    with pytest.raises(SystemExit) as exit_code:
+        main(["parse", "-"])
+    assert exit_code.value.code == 130 and "Traceback" not in capsys.readouterr().err
 
 
 def test_from_a_treebank_to_figures_and_a_report(gold, tmp_path, capsys):

@@ -16,7 +16,7 @@ COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": c
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command. After bad input, or if a file cannot be read or written, it prints one line on standard error and
-    exits with code 2."""
+    exits with code 2; after Ctrl-C it exits with code 130."""
     parser = argparse.ArgumentParser(prog="fast-r2d2", description="Parse raw text, and evaluate trees.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('fast-r2d2')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
         options.run(options)
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None  # as shells report a command that Ctrl-C has ended
     except (ValueError, OSError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         print(f"fast-r2d2 {options.command}: error: {lines[0]}", file=sys.stderr)
