@@ -98,7 +98,7 @@ class FastR2D2Config(PreTrainedConfig):
     Raises:
         ValueError: naming the field, for sizes that are no whole numbers from 1 on, heads that do not divide their
             size, numbers that are negative or not finite, probabilities that are not below 1, token ids outside the
-            vocabulary, switches other than True and False, and unknown names.
+            vocabulary, switches other than True and False, unknown names, and attention kernels.
     """
 
     model_type = "fast_r2d2"
@@ -163,6 +163,7 @@ class FastR2D2Config(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if kwargs.pop("cuda_graphs", False):  # older folders have the field, nearly all of them as false
             warnings.warn("cuda_graphs is ignored: launches are not recorded any more", stacklevel=2)
+        _check_attention(kwargs)
         self._check_labels(kwargs.get("num_labels"))
         self._check_sizes()
         self._check_numbers()
@@ -241,6 +242,13 @@ def check_punctuation(punctuation: str, bounds_bonus: float) -> None:
 def is_number(value: object) -> bool:
     """Whether this is a finite number. True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_attention(fields: dict[str, Any]) -> None:
+    """Refuse the name of a kernel: transformers would fetch its code from the Hub, and this model never runs it."""
+    for name in ("attn_implementation", "_attn_implementation"):
+        if fields.get(name) not in (None, "eager", "sdpa"):
+            raise ValueError(f"{name} must be eager or sdpa, or left out, got {fields[name]!r:.80}")
 
 
 def _is_whole(value: object, least: int) -> bool:

@@ -5,7 +5,6 @@
 The encoder and the parser may be in one file or in two (``--weights encoder.bin parser.bin``).
 """
 
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +16,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import logging
 
+from .checkpoints.folders import NO_TENSORS
 from .configuration_fast_r2d2 import FastR2D2Config
 from .modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2ForSequenceClassification
-from .text_files import read_record
+from .text_files import check_is_file, read_record
 
 logger = logging.get_logger(__name__)
 
@@ -139,7 +139,7 @@ def load_weights(paths: list[Path]) -> dict[str, Tensor]:
         paths: ``.safetensors`` files, or pickles that hold nothing but tensors (``weights_only=True``).
 
     Raises:
-        ValueError: if a file is damaged or holds something else. The message names the file.
+        ValueError: if a file is damaged, holds something else, or is a pipe or a device. The message names the file.
     """
     weights: dict[str, Tensor] = {}
     for path in paths:
@@ -148,6 +148,7 @@ def load_weights(paths: list[Path]) -> dict[str, Tensor]:
 
 
 def _load_file(path: Path) -> dict[str, Tensor]:
+    check_is_file(path)
     try:
         if path.suffix == ".safetensors":
             loaded = load_file(path)
@@ -155,7 +156,7 @@ def _load_file(path: Path) -> dict[str, Tensor]:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged ({error})") from error
-    except (pickle.UnpicklingError, EOFError, RuntimeError) as error:  # their advice is to run what is in the file
+    except (*NO_TENSORS, RuntimeError) as error:  # their advice is to run what is in the file
         raise ValueError(f"{path} is damaged, or it holds more than a dict of tensors") from error
     if not (isinstance(loaded, Mapping) and all(map(_is_weight, loaded.keys(), loaded.values()))):
         raise ValueError(f"{path} holds no dict of weights by name")

@@ -8,7 +8,7 @@ from transformers import Pipeline
 
 from .decoding import METHODS, check_method
 from .reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
-from .words import batches_by_length, check_text, checked_sentences
+from .words import batches_by_length, check_text, checked_sentences, tokenizer_errors
 
 DEFAULT_BATCH_TOKENS = 8192
 
@@ -70,7 +70,9 @@ class ConstituencyParsingPipeline(Pipeline):
         return {}, {} if method is None else {"method": check_method(method)}, {}
 
     def _lengths(self, sentences: Sequence[str]) -> list[int]:
-        encoded = self.tokenizer(list(sentences), add_special_tokens=False, return_attention_mask=False, verbose=False)
+        options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
+        with tokenizer_errors():
+            encoded = self.tokenizer(list(sentences), **options)
         return [max(len(ids), 1) for ids in encoded["input_ids"]]
 
     def preprocess(self, sentence: str) -> dict:

@@ -5,6 +5,7 @@ pipelines and embeddings cannot import that package.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,18 @@ def check_text(text: object, place: str) -> None:
             f"{place}: a lone surrogate, {text[error.start]!r}, at character {error.start}; "
             "decode the bytes in their own encoding"
         ) from None
+
+
+@contextmanager
+def tokenizer_errors() -> Iterator[None]:
+    """Turn a panic of the tokenizers library into a ValueError. A panic is no `Exception`, and nobody can import its
+    class."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"the tokenizer breaks off ({error}); check the expressions in its tokenizer.json") from error
 
 
 def word_spans(word_ids: Sequence[int | None]) -> list[Span]:
@@ -114,7 +127,8 @@ def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[S
     tokens = list({token for sentence in checked_sentences(sentences, True) for token in sentence})
     if not tokens:
         return set()
-    encoded = tokenizer(tokens, is_split_into_words=True, add_special_tokens=False, verbose=False)
+    with tokenizer_errors():
+        encoded = tokenizer(tokens, is_split_into_words=True, add_special_tokens=False, verbose=False)
     seen = {tokens[word] for word in encoded.word_ids() if word is not None}
     return {token for token in seen if token.strip()}
 
@@ -164,10 +178,11 @@ def _encode(
 ) -> dict[str, list[Any]]:
     if not sentences:  # tokenizers do not take an empty list
         return {"input_ids": [], "word_ids": [], "words": [], "offsets": []}
-    encoded = tokenizer(
-        sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True, verbose=False,
-        is_split_into_words=is_split, truncation=max_length is not None, max_length=max_length,
-    )  # fmt: skip
+    with tokenizer_errors():
+        encoded = tokenizer(
+            sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True,
+            verbose=False, is_split_into_words=is_split, truncation=max_length is not None, max_length=max_length,
+        )  # fmt: skip
     word_ids, offsets = [encoded.word_ids(row) for row in range(len(sentences))], encoded["offset_mapping"]
     words = [_words(*row, is_split) for row in zip(sentences, word_ids, offsets, strict=True)]
     return {"input_ids": encoded["input_ids"], "word_ids": word_ids, "words": words, "offsets": offsets}
@@ -202,6 +217,7 @@ __all__ = [
     "checked_sentences",
     "replace_dropped_words",
     "tokenize_sentences",
+    "tokenizer_errors",
     "tokens_with_pieces",
     "word_spans",
 ]

@@ -4,11 +4,13 @@ import json
 import os
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import pipeline
 
 from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
@@ -77,6 +79,41 @@ def drop_a_weight(folder: Path) -> None:
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
+def pipe(name: str):
+    """Harm that gives something only to a reader that must not be there; without one, it would be waited for."""
+
+    def harm(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        threading.Thread(target=(folder / name).write_bytes, args=[b"[]"], daemon=True).start()
+
+    return harm
+
+
+def device(name: str):
+    def harm(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/null")
+
+    return harm
+
+
+def configure(**fields: object):
+    return edit("config.json", lambda config: config | fields)
+
+
+def configure_tokenizer(**fields: object):
+    return edit("tokenizer_config.json", lambda config: config | fields)
+
+
+PANICS = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+
+
+def split_at(expression: str):
+    rule = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    return edit("tokenizer.json", lambda tokenizer: tokenizer | {"pre_tokenizer": rule})
+
+
 HARMS = {
     "cut weights": (cut_weights, "the weights in .* are damaged"),
     "empty weights": (write("model.safetensors", b""), "the weights in .* are damaged"),
@@ -85,6 +122,21 @@ HARMS = {
     "foreign code": (only_pickle(Foreign), "are damaged, or a file holds more than tensors"),
     "no pickle": (only_pickle(b"xyz" * 100), "are damaged, or a file holds more than tensors"),
     "empty pickle": (only_pickle(b""), "are damaged, or a file holds more than tensors"),
+    "a text as weights": (only_pickle(b"hello, no weights"), "are damaged, or a file holds more than tensors"),
+    "a text with brackets": (only_pickle(b"(hello)"), "are damaged, or a file holds more than tensors"),
+    "quantised": (
+        configure(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+        r"the config.json in .* cannot be used \(.*bitsandbytes",
+    ),
+    "no quantisation": (configure(quantization_config="4 bits"), "the config.json in .* cannot be used"),
+    "number as token": (configure_tokenizer(unk_token=5), "the tokenizer_config.json in .* is damaged .*unk_token"),
+    "word as length": (configure_tokenizer(model_max_length="x"), "the tokenizer_config.json in .* is damaged"),
+    "damage that panics": (
+        edit("tokenizer.json", lambda tokenizer: tokenizer | {"normalizer": PANICS}),
+        "tokenizer.json is damaged",
+    ),
+    "pipe": (pipe("tokenizer.json"), "tokenizer.json is a pipe or a device; give a file"),
+    "device": (device("model.safetensors"), "model.safetensors is a pipe or a device; give a file"),
     "a way out": (only_index({"a": "../other.safetensors"}), "'../other.safetensors', which leads out of its folder"),
     "no map": (only_index([1]), r"index.json is damaged \(no weight_map"),
     "list as configuration": (write("config.json", b"[1, 2]"), "config.json is damaged"),
@@ -107,6 +159,27 @@ def test_a_damaged_checkpoint_is_refused_with_its_name(folder, capsys, name):
     line = error_of(capsys, "parse", "--checkpoint", folder, "The old man")
     assert str(folder) in line and re.search(message, line), line
     assert not (folder / "foreign-code-ran").exists()
+
+
+@pytest.mark.parametrize("name", ["attn_implementation", "_attn_implementation"])
+def test_a_kernel_named_in_a_configuration_is_never_fetched(folder, capsys, name):
+    configure(**{name: "kernels-community/flash-attn"})(folder)
+    line = error_of(capsys, "parse", "--checkpoint", folder, "The old man")
+    assert f"{name} must be eager or sdpa, or left out, got 'kernels-community/flash-attn'" in line
+
+
+def test_an_expression_on_which_the_tokenizer_panics_is_one_error(folder, capsys):
+    split_at("(x+x+)+y")(folder)
+    assert "the tokenizer breaks off (" in error_of(capsys, "parse", "--checkpoint", folder, "x" * 300)
+    parser = TreeParser.from_pretrained(str(folder))
+    for call in (
+        lambda: parser([["x" * 300]], is_split_into_words=True),
+        lambda: pipeline("constituency-parsing", model=parser.model, tokenizer=parser.tokenizer)(["x" * 300]),
+    ):
+        with pytest.raises(
+            ValueError, match="the tokenizer breaks off .*; check the expressions in its tokenizer.json"
+        ):
+            call()
 
 
 def test_weights_of_another_size_are_refused(folder):
@@ -142,6 +215,9 @@ def test_wrong_weights_are_not_converted(original, tmp_path, capsys):
     ):
         torch.save(content, weights)
         assert message in error_of(capsys, *original, weights)
+    assert "is a pipe or a device; give a file" in error_of(capsys, *original, "/dev/null")
+    weights.write_bytes(b"hello, no weights")
+    assert "weights.bin is damaged" in error_of(capsys, *original, weights)
     for name in ("weights.bin", "weights.safetensors"):
         (tmp_path / name).write_bytes(b"xyz" * 100)
         assert f"{name} is damaged" in error_of(capsys, *original, tmp_path / name)

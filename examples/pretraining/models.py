@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
-from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
 from pretraining.options import SIZES, DataOptions, ModelOptions
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
@@ -17,7 +17,7 @@ from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
     """The given tokenizer, the given model's, or a new one, trained on the sentences."""
     if data.tokenizer or model.model:
-        return _load(AutoTokenizer.from_pretrained, data.tokenizer or model.model, "tokenizer")
+        return _load(load_tokenizer, data.tokenizer or model.model, "tokenizer")
     return train_tokenizer(sentences, data.vocab_size, data.tokenizer_kind)
 
 

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_tokenizer
 from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_text
 
 SETTINGS_FILE, TOKENIZER_FOLDER = "run.json", "tokenizer"
@@ -51,7 +51,7 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
     """The tokenizer of a run that has begun; None if none has. Raises ValueError if it is damaged."""
     if not (folder / SETTINGS_FILE).exists():
         return None
-    return AutoTokenizer.from_pretrained(find_checkpoint(str(folder / TOKENIZER_FOLDER), is_model=False))
+    return load_tokenizer(find_checkpoint(str(folder / TOKENIZER_FOLDER), is_model=False))
 
 
 def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizerBase) -> None:

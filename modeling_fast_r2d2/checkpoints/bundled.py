@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from ..text_files import check_is_file
 from .folders import check_model_folder, check_tokenizer_folder
 
 FOLDER = Path(__file__).parent
@@ -32,9 +33,12 @@ def find_checkpoint(name: str, *, is_model: bool = True) -> str:
         is_model: whether a folder must have a model; else a tokenizer is enough.
 
     Raises:
-        ValueError: for a path without a folder, and for a folder whose files are damaged or another model's.
+        ValueError: for a path without a folder, and for a folder whose files are damaged, another model's, or no files
+            but pipes or devices.
     """
     if name and Path(name).is_dir():
+        for path in Path(name).iterdir():
+            check_is_file(path)
         check_tokenizer_folder(Path(name))
         if is_model:
             check_model_folder(Path(name))

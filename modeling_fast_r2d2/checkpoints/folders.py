@@ -1,17 +1,22 @@
 """Checks of a checkpoint's folder, made before anything is loaded from it."""
 
 import pickle
+import struct
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ..text_files import read_record
+from ..words import tokenizer_errors
 
 INDEX_SUFFIX = ".index.json"  # of files that say which file has which weight
 OUR_TYPE = "fast_r2d2"
+# What ``torch.load`` raises for a file that is no pickle, such as a text, or that holds more than tensors.
+NO_TENSORS = (pickle.UnpicklingError, EOFError, LookupError, UnicodeDecodeError, struct.error)
 
 
 def check_model_folder(folder: Path) -> None:
@@ -42,7 +47,8 @@ def check_tokenizer_folder(folder: Path) -> None:
     if not path.exists():
         return
     try:
-        model = Tokenizer.from_buffer(path.read_bytes())
+        with tokenizer_errors():
+            model = Tokenizer.from_buffer(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); restore it, or give another folder") from error
     vocabulary = model.get_vocab(with_added_tokens=False)
@@ -74,21 +80,39 @@ def load_model(model_class: Any, checkpoint: str, *, may_miss: bool = False, **o
         may_miss: whether the checkpoint may lack weights of the model, which are then drawn.
 
     Raises:
-        ValueError: if the weights are damaged, are no tensors, do not fit the configuration, or are missing.
+        ValueError: if the weights are damaged, are no tensors, do not fit the configuration, or are missing; if the
+            configuration asks for what is not installed.
         OSError: as ``from_pretrained``.
     """
     try:
         model, info = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
     except SafetensorError as error:
         raise ValueError(f"the weights in {checkpoint} are damaged ({error})") from error
-    except (pickle.UnpicklingError, EOFError) as error:  # the library's message advises to run what is in the file
+    except NO_TENSORS as error:  # the library's message advises to run what is in the file
         raise ValueError(f"the weights in {checkpoint} are damaged, or a file holds more than tensors") from error
     except RuntimeError as error:
         raise ValueError(f"the weights in {checkpoint} do not fit its config.json ({_first_line(error)})") from error
+    except (ImportError, TypeError, AttributeError) as error:  # transformers hardly checks what it reads there
+        raise ValueError(f"the config.json in {checkpoint} cannot be used ({_first_line(error)})") from error
     if info["missing_keys"] and not may_miss:
         names = sorted(info["missing_keys"])
         raise ValueError(f"{checkpoint} lacks {len(names)} weights of a {model_class.__name__}, such as {names[0]}")
     return model
+
+
+def load_tokenizer(checkpoint: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checkpoint from `find_checkpoint`.
+
+    Raises:
+        ValueError: if it has settings that make no sense.
+        OSError: as ``from_pretrained``.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        tokenizer("a", add_special_tokens=False)  # some settings are read only here
+    except (ImportError, TypeError, AttributeError, LookupError) as error:  # transformers hardly checks what it reads
+        raise ValueError(f"the tokenizer_config.json in {checkpoint} is damaged ({_first_line(error)})") from error
+    return tokenizer
 
 
 def _first_line(error: Exception) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from ..checkpoints import find_checkpoint, load_model
+from ..checkpoints import find_checkpoint, load_model, load_tokenizer
 from ..configuration_fast_r2d2 import check_punctuation
 from ..decoding import METHODS, check_method
 from ..embedding import evaluation
@@ -125,7 +125,7 @@ class TreeParser:
         needs_encoder = METHODS.get(method) is not None or options.get("with_vectors")
         model_class = FastR2D2Model if needs_encoder else FastR2D2ForConstituencyParsing
         model = load_model(model_class, checkpoint).eval().to(device)
-        return cls(model, AutoTokenizer.from_pretrained(checkpoint), method, **options)
+        return cls(model, load_tokenizer(checkpoint), method, **options)
 
     def __call__(
         self,

@@ -1,7 +1,7 @@
 """Files: read line by line, written completely or not at all, with checksums; folders that one run holds."""
 
 from .atomic_write import disk_errors, write_aside, write_text
-from .checksums import checksum, read_record
+from .checksums import check_is_file, checksum, read_record
 from .chunks import chunks
 from .folder_lock import LOCK_FILE, OWNER_FILE, hold_folder
 from .lines import decode_lines, read_lines, read_sentences
@@ -9,6 +9,7 @@ from .lines import decode_lines, read_lines, read_sentences
 __all__ = [
     "LOCK_FILE",
     "OWNER_FILE",
+    "check_is_file",
     "checksum",
     "chunks",
     "decode_lines",

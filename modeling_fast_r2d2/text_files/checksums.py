@@ -15,13 +15,21 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
+def check_is_file(path: Path) -> None:
+    """Raise a ValueError for a pipe, which may never give anything, and for a device, which may never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is a pipe or a device; give a file")
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
     Raises:
-        ValueError: if the file holds something else, or an object without entries. The message names the file.
+        ValueError: if the file holds something else, or an object without entries; for a pipe or a device. The message
+            names the file.
         OSError: if the file cannot be read.
     """
+    check_is_file(path)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

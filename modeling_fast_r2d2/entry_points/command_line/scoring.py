@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
-from transformers import AutoTokenizer
 from transformers.utils import logging
 
-from modeling_fast_r2d2.checkpoints import find_checkpoint
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_tokenizer
 from modeling_fast_r2d2.decoding import METHODS
 from modeling_fast_r2d2.grammar_induction import (
     LabelledTree,
@@ -82,9 +81,7 @@ def system_trees(
         return [_trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
     sentences = gold
     if options.granularity == "pieces":
-        sentences = over_pieces(
-            gold, AutoTokenizer.from_pretrained(find_checkpoint(options.checkpoint[0], is_model=False))
-        )
+        sentences = over_pieces(gold, load_tokenizer(find_checkpoint(options.checkpoint[0], is_model=False)))
     if name == "best_binary":
         return [best_binary_trees(sentences)]
     return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]
