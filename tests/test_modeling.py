@@ -186,6 +186,15 @@ def test_callers_scores_replace_the_parser_and_serve_embeddings(tiny_model, a_ba
     assert model(**a_batch, split_scores=infinite).spans[0, 3].tolist() == [0, 8]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16])
+def test_embeddings_of_another_precision_become_the_models(tiny_model, dtype, weights):
+    model, scores = tiny_model.model.to(weights), torch.tensor([[0.5, 1.0]])
+    vectors = torch.randn(1, 3, 16).to(dtype)
+    expected = model(inputs_embeds=vectors.to(weights), split_scores=scores).pooler_output
+    assert torch.equal(model(inputs_embeds=vectors, split_scores=scores).pooler_output, expected)
+
+
 def test_what_stands_in_padding_does_not_matter(tiny_model, a_batch):
     ids = a_batch["input_ids"].masked_fill(a_batch["attention_mask"] == 0, -100)
     out = tiny_model(ids, a_batch["attention_mask"])
@@ -340,6 +349,16 @@ def test_resizing_the_vocabulary_resizes_the_parser_too(tiny_config, a_batch, si
     model.save_pretrained(tmp_path)
     again = FastR2D2ForPreTraining.from_pretrained(tmp_path).eval()(ids, a_batch["attention_mask"])
     assert torch.equal(after.loss, again.loss)
+
+
+def test_a_vocabulary_without_its_special_tokens_is_refused(tiny_model, a_batch):
+    before = tiny_model(**a_batch)
+    for size, multiple in ((3, None), (0, None), (7, None), (3, 4)):
+        with pytest.raises(ValueError, match="token_id must be in 0 ... .*; take the ids from the tokenizer"):
+            tiny_model.resize_token_embeddings(size, multiple)
+    assert torch.equal(tiny_model(**a_batch).loss, before.loss)
+    tiny_model.resize_token_embeddings(3, pad_to_multiple_of=8)
+    assert tiny_model.config.vocab_size == 8
 
 
 def test_initial_language_model_loss_is_that_of_a_uniform_guess(tiny_model, a_batch):
