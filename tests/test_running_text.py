@@ -43,7 +43,7 @@ def test_languages_have_rules_of_their_own():
     assert first[0] == ["Das", "ist", "z.", "B.", "gut", "."] and second[0] == ["Ja", "."]
     with pytest.raises(ValueError, match="spaCy has no rules for language 'klingon'"):
         split_texts(["a"], "klingon")
-    with pytest.raises(ValueError, match="got one string; put it in a list"):
+    with pytest.raises(ValueError, match="got one str; put it in a list"):
         split_texts("a")
 
 

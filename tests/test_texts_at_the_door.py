@@ -4,7 +4,9 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas
 import pytest
+from transformers import pipeline
 
 from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
@@ -57,6 +59,32 @@ def test_a_row_that_is_no_list_of_words_is_named_at_every_door(parser, words):
 def test_what_is_no_list_of_sentences_is_refused(parser, sentences):
     with pytest.raises(ValueError, match="sentences must be a list of sentences, got one .*; put it in a list"):
         parser(sentences)
+
+
+def test_a_table_is_refused_and_its_column_is_welcome(parser):
+    table = pandas.DataFrame({"text": ["a cat", "it rained"], "label": [0, 1]})
+    encode = FastR2D2Model.from_pretrained(bundled_checkpoint()).encode
+    for door in (parser, encode, parser.parse_texts, lambda texts: train_tokenizer(texts, show_progress=False)):
+        with pytest.raises(ValueError, match="sentences must be a list of sentences, got a DataFrame; give one column"):
+            door(table)
+    with pytest.raises(ValueError, match="a text must be a string"):
+        pipeline("constituency-parsing", model=parser.model, tokenizer=parser.tokenizer)(table)
+    for column in (table["text"], table["text"].to_numpy(), iter(table["text"])):
+        assert [parsed.leaves for parsed in parser(column)] == [["a", "cat"], ["it", "rained"]]
+    assert encode(table["text"]).shape[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [([[(0, 1), (2, 5)]], "word_offsets must have one row per sentence, 2, got 1"),
+     ([[(0, 1), (2, 5)], [(0, 2)]], "row 1 must have one pair of word_offsets per word, 2, got 1")],
+)  # fmt: skip
+def test_words_without_offsets_are_refused(parser, offsets, message):
+    rows = [["a", "cat"], ["it", "rained"]]
+    with pytest.raises(ValueError, match=message):
+        parser(rows, is_split_into_words=True, word_offsets=offsets)
+    whole = [[(0, 1), (2, 5)], np.array([(0, 2), (5, 11)])]
+    assert [tuple(span) for span in parser(rows, True, whole)[1].offsets] == [(0, 2), (5, 11)]
 
 
 def test_other_strings_and_lists_are_welcome(parser):
