@@ -13,13 +13,14 @@ stages:                       # without stages, the options alone describe the r
     times: 2                  # two such stages, one after the other
 """
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from pretraining.settings import TYPES, Ramp, Stage
+
+MAX_STAGES = 1000  # each "times" counts
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
     """
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"no recipe could be read from {str(path)!r}: {error}") from error
     try:
         _check_names(content, {"options", "stages"}, "the file")
@@ -60,8 +61,12 @@ def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
                 raise ValueError(f"option {name} must have a value or a list of values, got {value!r}")
         if not isinstance(stages, list):
             raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
-        read = [_read_stage(stage, number) for number, stage in enumerate(stages, start=1)]
-        return Recipe(options, tuple(itertools.chain.from_iterable(read)))
+        read: list[Stage] = []
+        for number, stage in enumerate(stages, start=1):
+            read += _read_stage(stage, number)
+            if len(read) > MAX_STAGES:
+                raise ValueError(f"a recipe has at most {MAX_STAGES:,} stages; there are more up to stage {number}")
+        return Recipe(options, tuple(read))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -79,8 +84,8 @@ def _read_stage(content: object, number: int) -> list[Stage]:
     try:
         _check_names(content, {"name", "steps", "tokens", "times", *TYPES}, "a stage")
         times = content.get("times", 1)
-        if type(times) is not int or times < 1:
-            raise ValueError(f"times must be a whole number >= 1, got {times!r}")
+        if type(times) is not int or not 1 <= times <= MAX_STAGES:
+            raise ValueError(f"times must be a whole number >= 1 and <= {MAX_STAGES:,}, got {times!r}")
         values = {name: _value(name, value) for name, value in content.items() if name in TYPES}
         names = [str(name or number)] if times == 1 else [f"{name or number} {time}" for time in range(1, times + 1)]
         return [Stage(name, content.get("steps"), content.get("tokens"), values) for name in names]

@@ -83,7 +83,11 @@ def test_without_stages_all_is_the_papers():
         ("stages: [3]", "stage 1: a stage must have names"),
         ("stages: [{name: a}]", "stage 1 (a): a stage has either steps or tokens"),
         ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
-        ("stages: [{steps: 3, times: 0}]", "times must be a whole number >= 1, got 0"),
+        ("stages: [{steps: 3, times: 0}]", "times must be a whole number >= 1 and <= 1,000, got 0"),
+        ("stages: [{steps: 3, times: 1_001}]", "times must be a whole number >= 1 and <= 1,000, got 1001"),
+        ("stages: [&a {steps: 3, times: 600}, *a]", "a recipe has at most 1,000 stages; there are more up to stage 2"),
+        ("stages: " + "[" * 3000 + "]" * 3000, "no recipe could be read"),
+        ("options: {size: 2026-99-99}", "no recipe could be read"),
         ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
         (
             "stages: [{steps: 3}, {steps: 3, window: 2}]",
