@@ -1,5 +1,7 @@
 """What is given as a file but is none, and output that cannot be written."""
 
+import errno
+import io
 import os
 import subprocess
 import sys
@@ -49,9 +51,58 @@ def test_output_that_cannot_be_written_is_named(tmp_path, capsys, command):
     assert "error: [Errno " in line and "trees.txt" in line
 
 
+class FullDisk(io.FileIO):
+    """A file that takes 12 bytes: it writes as many as fit, and then none."""
+
+    def write(self, data) -> int:
+        part = bytes(data)[: 12 - self.tell()]
+        if not part:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(part)
+
+
+@pytest.mark.parametrize("is_buffered", [True, False])
+@pytest.mark.parametrize("command", ["parse", "evaluate", "convert"])
+def test_output_that_is_cut_is_an_error_of_every_command(tmp_path, capsys, monkeypatch, command, is_buffered):
+    (tmp_path / "gold.mrg").write_text("(S (A a) (B b) (C c) (D d))\n" * 5)
+    arguments = {
+        "parse": ["the old man bought a new car"],
+        "evaluate": [str(tmp_path / "gold.mrg"), "--systems", "left"],
+        "convert": ["treebank", str(tmp_path / "gold.mrg")],
+    }
+    raw = FullDisk(tmp_path / "out.txt", "w")
+    with monkeypatch.context() as patch:  # without a buffer standard output is what PYTHONUNBUFFERED makes it
+        output = io.TextIOWrapper(io.BufferedWriter(raw) if is_buffered else raw, write_through=not is_buffered)
+        patch.setattr(sys, "stdout", output)
+        assert "error: [Errno 28] No space left" in error_of(capsys, command, *arguments[command])
+        output.close()
+    assert (tmp_path / "out.txt").stat().st_size == 12
+
+
+def test_closed_output_is_an_error(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert error_of(capsys, "convert", "treebank", "gold.mrg").endswith("file or to /dev/null")
+
+
 @pytest.mark.slow
-def test_a_full_disk_behind_standard_output_is_an_error():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_standard_output_is_an_error(tmp_path, unbuffered):
+    code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (1024, 1024)); "
+    code += "from fast_r2d2_entry_points.command_line import main; main(['parse', 'the old man ' * 200])"
+    with open(tmp_path / "out.txt", "w") as out:
+        result = subprocess.run(
+            [sys.executable, "-c", code], stdout=out, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("fast-r2d2 parse: error: [Errno 27] File too large")
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_gone_is_no_success():
     command = [sys.executable, "-m", "fast_r2d2_entry_points.command_line", "parse", "The old man"]
-    with open("/dev/full", "w") as full:
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert result.returncode == 2 and "error: [Errno 28]" in result.stderr and "Traceback" not in result.stderr
+    reads, writes = os.pipe()
+    os.close(reads)
+    result = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True)
+    os.close(writes)
+    assert result.returncode == 141 and "Errno" not in result.stderr and "Traceback" not in result.stderr

@@ -5,6 +5,7 @@ command imports the library when it runs.
 """
 
 import argparse
+import io
 import os
 import sys
 from importlib.metadata import version
@@ -15,8 +16,10 @@ COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": c
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. After bad input, or if a file cannot be read or written, it prints one line on standard error and
-    exits with code 2; after Ctrl-C it exits with code 130."""
+    """Run a command. After bad input, or if a file or standard output cannot be read or written, it prints one line on
+    standard error and exits with code 2. If the reader of its output, such as head, has gone, it exits with 141, and
+    after Ctrl-C with 130."""
+    _buffer_output()
     parser = argparse.ArgumentParser(prog="fast-r2d2", description="Parse raw text, and evaluate trees.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('fast-r2d2')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
@@ -30,15 +33,39 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     bound_onednn_memory()
     try:
-        options.run(options)
-    except BrokenPipeError:  # the reader, such as head, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _run(options)
+    except BrokenPipeError as error:
+        raise SystemExit(141) from error  # what a shell says of a program that SIGPIPE ends
     except KeyboardInterrupt:
         raise SystemExit(130) from None  # as shells report a command that Ctrl-C has ended
     except (ValueError, OSError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         print(f"fast-r2d2 {options.command}: error: {lines[0]}", file=sys.stderr)
         raise SystemExit(2) from error
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Run the command of the options, and write all of its output before it counts as done."""
+    if sys.stdout is None:
+        raise ValueError("standard output is closed; send it to a file or to /dev/null")
+    try:
+        options.run(options)
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again when it ends
+            raise
+
+
+def _buffer_output() -> None:
+    """With PYTHONUNBUFFERED standard output has no buffer, and Python drops what a full disk did not take, without an
+    error. A buffer notices; it is flushed at every line."""
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), sys.stdout.encoding, sys.stdout.errors, line_buffering=True
+        )
 
 
 def bound_onednn_memory() -> None:
