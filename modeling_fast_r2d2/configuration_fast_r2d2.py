@@ -168,7 +168,7 @@ class FastR2D2Config(PreTrainedConfig):
         self._check_sizes()
         self._check_numbers()
         self._check_choices()
-        self._check_token_ids()
+        self.check_token_ids(self.vocab_size)
         kwargs["auto_map"] = AUTO_MAP | (kwargs.get("auto_map") or {})  # older folders have fewer
         super().__post_init__(**kwargs)
 
@@ -221,12 +221,13 @@ class FastR2D2Config(PreTrainedConfig):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
 
-    def _check_token_ids(self) -> None:
+    def check_token_ids(self, vocab_size: int) -> None:
+        """Raise a ValueError if the special tokens do not lie in a vocabulary of this size."""
         for name in ("pad", "bos", "eos", "cls", "sum", "mask", "pair"):
             token_id = getattr(self, f"{name}_token_id")
-            if not _is_whole(token_id, 0) or token_id >= self.vocab_size:
+            if not _is_whole(token_id, 0) or token_id >= vocab_size:
                 raise ValueError(
-                    f"{name}_token_id must be in 0 ... {self.vocab_size - 1}, got {token_id!r}; take the "
+                    f"{name}_token_id must be in 0 ... {vocab_size - 1}, got {token_id!r}; take the "
                     "ids from the tokenizer and count its special tokens in vocab_size"
                 )
 

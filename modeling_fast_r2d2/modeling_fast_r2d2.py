@@ -135,7 +135,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if is_given or not self.training:  # the parser's own reach the loss in training, where loops look for NaN
             checked = read_split_scores(scores, sentences)
         leaves, special = self._look_up(None if input_ids is None else sentences.flatten(input_ids))
-        leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds)
+        leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds).to(special["cls"].dtype)
         if not (self.config.output_hidden_states if output_hidden_states is None else output_hidden_states):
             return EmbeddedBatch(sentences, leaves, special, scores, checked, nesting)
         padded = sentences.pad(leaves)

@@ -48,7 +48,14 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """As in transformers; the parser's own embeddings follow."""
+        """As in transformers; the parser's own embeddings follow.
+
+        Raises:
+            ValueError: for a vocabulary without the special tokens of the configuration.
+        """
+        if new_num_tokens is not None:
+            multiple = pad_to_multiple_of or 1
+            self.config.check_token_ids(-(-new_num_tokens // multiple) * multiple)
         embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         parser: Any = self.base_model.parser
         if parser.embeddings is not embeddings:
