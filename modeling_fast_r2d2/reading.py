@@ -1,6 +1,7 @@
 """Sentences as a parser reads them, and its trees over the words and the punctuation of the text."""
 
 import itertools
+import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -116,24 +117,26 @@ class ReadSentence:
             seen[mark] += 1
         return put_back(tree, self.places, opens)
 
-    def scores(self, split_scores: np.ndarray) -> np.ndarray:
-        """The scores of the split points between leaves.
+    def scores(self, split_scores: np.ndarray, tree: BinaryTree) -> np.ndarray:
+        """The scores of the split points between leaves. Every span of ``tree`` splits at its highest score.
 
-        On either side of a mark, the score is that of the nearest split point between words; it is 0 if there is none.
+        Two words split at the model's score. A mark has none, so it splits halfway between the score above it and the
+        highest score below it, or 1 beyond the one if there is no other. Where a span constraint or a tie made the
+        tree, a score that is not below the one above it is lowered to just below it.
 
         Args:
             split_scores: ``(seq_len - 1,)``, this sentence's row of ``output.split_scores``.
+            tree: the parser's tree, from `tree`.
 
         Returns:
-            ``(leaves - 1,)`` in the same dtype.
+            ``(leaves - 1,)`` in the same dtype; no constituent has two equal highest scores.
         """
-        scores = split_scores[self.word_split_points]
-        if not self.marks:
-            return scores
-        if not len(scores):
-            return np.zeros(len(self.words) + len(self.marks) - 1, split_scores.dtype)
-        repeats = np.bincount(np.clip(self.places, 1, len(scores)) - 1, minlength=len(scores))
-        return np.repeat(scores, 1 + repeats)
+        scores = np.full(tree.num_leaves - 1, np.nan, split_scores.dtype)
+        leaves = [word + bisect_right(self.places, word) for word in range(len(self.words))]
+        between = itertools.pairwise(leaves)
+        for (first, last), score in zip(between, split_scores[self.word_split_points], strict=True):
+            scores[min(range(first, last), key=tree.depths.__getitem__)] = score  # between the words, not beside a mark
+        return _along_tree(scores, tree)
 
 
 def sentences_to_parse(
@@ -203,6 +206,30 @@ def with_split_bonus(batch: dict[str, Tensor], bounds_bonus: float, names_bonus:
     if bounds_bonus or names_bonus:
         inputs["split_bonus"] = bounds_scores(batch["bounds"], bounds_bonus, names_bonus)
     return inputs
+
+
+def _along_tree(scores: np.ndarray, tree: BinaryTree) -> np.ndarray:
+    """The scores, with numbers for NaN, and lowered where one is not below its parent's; see `ReadSentence.scores`."""
+    number = scores.dtype.type  # rounds to the dtype
+    found = [*scores.tolist(), math.inf]  # the last one is above the root, whose parent is -1
+    below = [-math.inf] * len(found)  # the highest given score below each split point
+    for _, _, k in reversed(tree.triples):  # children before parents
+        parent, highest = tree.parents[k], below[k] if math.isnan(found[k]) else found[k]
+        below[parent] = max(below[parent], highest)
+    for _, _, k in tree.triples:
+        above = found[tree.parents[k]]
+        if math.isnan(found[k]):
+            found[k] = float(number(_between(below[k], above)))
+        if found[k] >= above:
+            found[k] = float(np.nextafter(number(above), number(-math.inf)))
+    return np.array(found[:-1], scores.dtype)
+
+
+def _between(low: float, high: float) -> float:
+    """The middle of two scores; 1 beyond the only one that is finite, and 0 if none is."""
+    if math.isinf(low):
+        return 0.0 if math.isinf(high) else high - 1
+    return low + 1 if math.isinf(high) else (low + high) / 2
 
 
 def _keep_marks(text: str, row: dict[str, Any]) -> ReadSentence:

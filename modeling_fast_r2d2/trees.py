@@ -112,16 +112,24 @@ class BinaryTree:
         return set(self.spans) - {(0, self.num_leaves - 1)}
 
     @cached_property
+    def parents(self) -> tuple[int, ...]:
+        """For each split point, the one of the constituent right above; -1 for that of the root."""
+        parents = [-1] * len(self.spans)
+        around: list[int] = []  # the split points of the constituents around the current one, outermost first
+        for i, _, k in self.triples:
+            while around and self.spans[around[-1]][1] < i:
+                around.pop()
+            parents[k] = around[-1] if around else -1
+            around.append(k)
+        return tuple(parents)
+
+    @cached_property
     def depths(self) -> tuple[int, ...]:
         """For each split point, the number of constituents above the one that splits there."""
-        depths = [0] * len(self.spans)
-        open_ends: list[int] = []  # the last leaves of the constituents around the current one
-        for i, j, k in self.triples:
-            while open_ends and open_ends[-1] < i:
-                open_ends.pop()
-            depths[k] = len(open_ends)
-            open_ends.append(j)
-        return tuple(depths)
+        depths = {-1: -1}
+        for _, _, k in self.triples:
+            depths[k] = depths[self.parents[k]] + 1
+        return tuple(depths[k] for k in range(len(self.spans)))
 
     @property
     def height(self) -> int:

@@ -84,7 +84,7 @@ def test_onnx_gives_the_bundled_models_trees(model, tokenizer, tmp_path):
     for sentence, row, parsed in zip(read, scores, parser(SENTENCES), strict=True):
         by_hand = BinaryTree.from_split_scores(row[: len(sentence.word_ids) - 1], sentence.word_ids)
         assert by_hand.to_words(sentence.word_ids) == parsed.tree
-        np.testing.assert_allclose(sentence.scores(row), parsed.split_scores, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(sentence.scores(row, parsed.tree), parsed.split_scores, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("layers", [{nn.Linear}, {nn.LSTM}, {nn.Linear, nn.LSTM}])

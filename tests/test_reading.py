@@ -1,5 +1,7 @@
 """Sentences as a parser reads them, with punctuation and without."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import pipeline
 
+from fast_r2d2_entry_points.command_line.formats import as_json
+from modeling_fast_r2d2 import BinaryTree
 from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
 from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
 
@@ -51,15 +55,72 @@ def test_nothing_of_a_text_is_lost(tokenizer, text):
         assert sorted(set(read.word_ids)) == list(range(len(read.words))) and len(read.input_ids) == len(read.word_ids)
 
 
-@given(
-    st.lists(st.sampled_from(["the", "unbelievable", ",", "''", "-LRB-", "cat"]), min_size=1, max_size=9), st.booleans()
-)
-def test_scores_are_those_of_the_words_split_points(tokenizer, words, aside):
+def spans_by(scores) -> list[tuple[int, int]]:
+    """The tree's spans, by splitting every span at its highest score, which must be the only one."""
+    spans = [(0, 0)] * len(scores)
+
+    def split(first: int, last: int) -> None:
+        if first < last:
+            inner = list(scores[first:last])
+            assert inner.count(max(inner)) == 1
+            k = first + inner.index(max(inner))
+            spans[k] = (first, last)
+            split(first, k)
+            split(k + 1, last)
+
+    split(0, len(scores))
+    return spans
+
+
+@given(st.data(), st.booleans(), st.booleans(), st.booleans())
+def test_splitting_at_the_highest_score_gives_the_tree(model, tokenizer, data, aside, pieces, keep_words):
+    """Whatever the scores: the drawn ones have ties and lie next to each other in float32."""
+    words = data.draw(st.lists(st.sampled_from([*LEAVES, "unbelievable", "''", "-LRB-", "\u201d"]), min_size=1))
     [read] = sentences_to_parse(tokenizer, [words], is_split_into_words=True, set_marks_aside=aside)
-    scores = read.scores(np.arange(1, len(read.input_ids), dtype=np.float32))
-    assert len(scores) == len(read.leaves) - 1
-    if len(read.words) > 1:
-        assert (np.diff(scores) >= 0).all() and set(scores) <= set(range(1, len(read.input_ids)))
+    batch = pad_batch([read], keep_words)
+    value, count = st.sampled_from([-1e4, 0, 1, 1 + 2**-23, 1 + 2**-22, 7]), len(read.input_ids) - 1
+    given_scores = np.float32([data.draw(st.lists(value, min_size=count, max_size=count))])
+    del batch["bounds"]
+    spans = model.parse(**batch, split_scores=torch.from_numpy(given_scores)).spans[0]
+    read = read.with_pieces_as_words(read.input_ids) if pieces else read
+    tree = read.tree(spans)
+    scores = read.scores(given_scores[0], tree)
+    assert scores.dtype == np.float32 and spans_by(scores) == list(tree.spans)
+
+
+PARTS = 'Mr. Smith New York "the old" (man), unbelievabilities sleeps. ... 3.5 ‘don\'t’ 他 !'.split()
+TEXTS = st.lists(st.sampled_from([*PARTS, ""])).map(" ".join)
+
+
+@given(texts=st.lists(TEXTS, min_size=1, max_size=3), options=st.fixed_dictionaries({
+    "pieces": st.booleans(), "keep_words": st.booleans(), "punctuation": st.sampled_from(["aside", "keep"]),
+    "bounds_bonus": st.sampled_from([0.0, 2.0, 1e6]), "with_vectors": st.booleans(),
+}))  # fmt: skip
+def test_every_door_gives_scores_of_its_tree(model, tokenizer, texts, options):
+    model.config.names_bonus = 3.0
+    for parsed in TreeParser(model, tokenizer, **options)(texts):
+        assert parsed.split_scores.dtype == np.float32
+        assert spans_by(parsed.split_scores) == list(parsed.tree.spans)
+        assert spans_by(json.loads(as_json(parsed, {}))["split_scores"]) == list(parsed.tree.spans)
+
+
+def test_scores_of_words_are_the_models_and_marks_lie_between_them(model, tokenizer):
+    [read] = sentences_to_parse(tokenizer, ["(The old man, he) said ..."], set_marks_aside=True)
+    assert read.leaves == "( The old man , he ) said ...".split()
+    given_scores = np.float32([1, 4, 8, 6])  # of the old | man | he | said
+    tree = read.tree(np.array(BinaryTree.from_split_scores(given_scores).spans))
+    assert read.scores(given_scores, tree).tolist() == [8.5, 1, 4, 6, 8, 5, 6, 9]
+    [parsed] = TreeParser(model, tokenizer)(["The old man bought a new car."])
+    [plain] = TreeParser(model, tokenizer)(["The old man bought a new car"])
+    assert parsed.split_scores[:-1].tolist() == plain.split_scores.tolist()
+    assert parsed.split_scores.argmax() == 6
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "parser"])
+def test_a_tree_of_another_method_has_no_scores(model, tokenizer, method):
+    [parsed] = TreeParser(model, tokenizer, method)(["The old man, who sleeps, saw a cat."])
+    assert parsed.split_scores is None and "<rect" not in parsed._repr_svg_()
+    assert json.loads(as_json(parsed, {}))["split_scores"] is None
 
 
 def test_batches_know_bounds(tokenizer):

@@ -71,6 +71,8 @@ def test_triples_are_preorder_and_heights_count_constituents(tree):
     for k, (i, j) in enumerate(tree.spans):
         above = [span for span in tree.spans if span[0] <= i and j <= span[1] and span != (i, j)]
         assert tree.depths[k] == len(above)
+        smallest = min(above, key=lambda span: span[1] - span[0], default=None)
+        assert tree.parents[k] == (-1 if smallest is None else tree.spans.index(smallest))
 
 
 @given(tree=a_tree)

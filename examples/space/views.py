@@ -49,7 +49,7 @@ def trees_view(words: Words) -> str:
         caption = f"{name}{' (the same tree)' * is_same}"
         picture = parsed[method]._repr_svg_()
         figures.append(f'<figure style="margin:0;{FRAME}"><figcaption>{caption}</figcaption>{picture}</figure>')
-    note = "Bars are the parser's split scores: its tree splits each span at the highest bar."
+    note = "The bars below the parser's tree are its split scores: each span splits at its highest bar."
     return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em">{"".join(figures)}</div><p>{note}</p>'
 
 
@@ -68,7 +68,8 @@ def copy_view(words: Words, method: str, form: str) -> str:
     brackets = parsed.tree.brackets(parsed.leaves)
     if form == "brackets":
         return brackets
-    scores = [round(float(score), 4) for score in parsed.split_scores]
+    scores = parsed.split_scores
+    scores = None if scores is None else [float(str(score)) for score in scores]  # rounded ones would not give the tree
     row = {"leaves": parsed.leaves, "brackets": brackets, "spans": parsed.tree.spans, "split_scores": scores}
     return json.dumps(row, ensure_ascii=False)
 

@@ -23,7 +23,8 @@ class ParsedSentence(NamedTuple):
     Attributes:
         tree: the tree over the leaves.
         leaves: the words, or the pieces, with the punctuation.
-        split_scores: ``(leaves - 1,)`` float32, the parser's scores of the split points between leaves.
+        split_scores: ``(leaves - 1,)`` float32, the parser's scores of the split points between leaves. Every span of
+            ``tree`` splits at its highest score (see `ReadSentence.scores` for marks). None for another method's tree.
         word_ids: the word number of each leaf.
         offsets: the first character of each leaf in the text, and the one after its last.
         vector: ``(hidden_size,)`` float32, the root's vector; None unless the parser has ``with_vectors``.
@@ -31,7 +32,7 @@ class ParsedSentence(NamedTuple):
 
     tree: BinaryTree
     leaves: list[str]
-    split_scores: np.ndarray
+    split_scores: np.ndarray | None
     word_ids: list[int]
     offsets: list[Span]
     vector: np.ndarray | None = None
@@ -46,12 +47,13 @@ class ParsedSentence(NamedTuple):
         return self.tree.draw(self.leaves)
 
     def _repr_svg_(self) -> str:
-        """The picture that a notebook shows: the tree, with the parser's scores as bars."""
+        """The picture that a notebook shows: the tree, with the split scores as bars."""
         from ..grammar_induction.labelled_trees import LabelledSpan
         from ..pictures import draw_tree
 
         constituents = [LabelledSpan(first, last, "") for first, last in self.tree.spans]
-        return draw_tree(self.leaves, constituents, self.split_scores.tolist())
+        scores = None if self.split_scores is None else self.split_scores.tolist()
+        return draw_tree(self.leaves, constituents, scores)
 
 
 class TreeParser:
@@ -97,7 +99,7 @@ class TreeParser:
         self.arguments = {"encoding": "forced"} if with_vectors and method == "parser" else METHODS[method]
         if self.arguments is not None and not isinstance(model.base_model, FastR2D2Model):
             raise ValueError(f"{type(model).__name__} has no encoder for method={method!r}; load a FastR2D2Model")
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer, self.method = model, tokenizer, method
         self.pieces, self.keep_words, self.with_vectors = pieces, keep_words, with_vectors
         self.batch_tokens = batch_tokens
         self.punctuation = model.config.punctuation if punctuation is None else punctuation
@@ -218,9 +220,9 @@ class TreeParser:
             sentence = sentence.with_pieces_as_words(list(self.tokenizer.convert_ids_to_tokens(sentence.input_ids)))
         else:
             word_ids = sorted(set(word_ids))
-        return ParsedSentence(
-            sentence.tree(spans), sentence.leaves, sentence.scores(scores), word_ids, sentence.offsets, vector
-        )
+        tree = sentence.tree(spans)
+        split_scores = sentence.scores(scores, tree) if self.method == "parser" else None
+        return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, vector)
 
 
 __all__ = ["METHODS", "ParsedSentence", "TreeParser"]

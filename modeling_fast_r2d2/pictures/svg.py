@@ -42,9 +42,9 @@ def draw_tree(
         words: the leaves, at least one.
         constituents: such as ``LabelledTree.constituents``; labels may be empty. Constituents with the same span, the
             inner one first, are drawn as one node.
-        split_scores: ``(words - 1,)``, drawn as bars between and below the words; None draws none. The parser splits
-            first at the highest bar (paper, Figure 3). Bars are scaled to the range of the sentence; scores may be
-            infinite.
+        split_scores: ``(words - 1,)``, drawn as bars between and below the words; None draws none. The parser's tree
+            splits every span at its highest bar (paper, Figure 3), but scores closer than a pixel look equal. Bars are
+            scaled to the range of the sentence; scores may be infinite.
         marks: ``"matched"``, ``"missed"`` or ``"wrong"`` for some of the spans. A mark decides the colour and the line
             of a node, and appears in its tooltip.
         title: the title of the picture; by default the words.

@@ -15,12 +15,16 @@ def as_brackets(parsed: "ParsedSentence", source: dict[str, Any]) -> str:
 
 
 def as_json(parsed: "ParsedSentence", source: dict[str, Any]) -> str:
-    """A JSON object with leaves, brackets, spans and split scores, and the characters of leaves and constituents."""
+    """A JSON object with leaves, brackets, spans and split scores, and the characters of leaves and constituents.
+
+    Scores have the fewest digits that tell float32 numbers apart: rounded ones would not give the tree.
+    """
+    scores = parsed.split_scores
     row = source | {
         "leaves": parsed.leaves,
         "brackets": parsed.tree.brackets(parsed.leaves),
         "spans": parsed.tree.spans,
-        "split_scores": [round(float(score), 4) for score in parsed.split_scores],
+        "split_scores": None if scores is None else [float(str(score)) for score in scores],
         "leaf_offsets": parsed.offsets,
         "span_offsets": parsed.span_offsets,
     }
