@@ -90,8 +90,8 @@ class FastR2D2Config(PreTrainedConfig):
         composition_kernels: ``"torch"``; ``"triton"``, the fused kernels of `fast_r2d2_kernels`; or ``"auto"``,
             the fused kernels on a GPU where they can run, else torch.
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
-        pad_token_id, bos_token_id, eos_token_id: The usual ones; the last two stand for the context beyond a
-            sentence's ends.
+        pad_token_id, unk_token_id, bos_token_id, eos_token_id: The usual ones; a text without a token is one
+            ``unk_token_id``, and the last two stand for the context beyond a sentence's ends.
         cls_token_id, sum_token_id, mask_token_id, pair_token_id: Task tokens of the composition stack: score, blend,
             language model, sentence pair.
 
@@ -153,6 +153,7 @@ class FastR2D2Config(PreTrainedConfig):
     classifier_dropout: float | None = None
     tie_word_embeddings: bool = True
     pad_token_id: int | None = 0
+    unk_token_id: int = 1
     bos_token_id: int | None = 4
     eos_token_id: int | None = 5
     cls_token_id: int = 2
@@ -223,7 +224,7 @@ class FastR2D2Config(PreTrainedConfig):
 
     def check_token_ids(self, vocab_size: int) -> None:
         """Raise a ValueError if the special tokens do not lie in a vocabulary of this size."""
-        for name in ("pad", "bos", "eos", "cls", "sum", "mask", "pair"):
+        for name in ("pad", "unk", "bos", "eos", "cls", "sum", "mask", "pair"):
             token_id = getattr(self, f"{name}_token_id")
             if not _is_whole(token_id, 0) or token_id >= vocab_size:
                 raise ValueError(

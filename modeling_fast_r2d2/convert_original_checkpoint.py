@@ -31,8 +31,8 @@ CONFIG_NAMES = {
 }
 SAME_CONFIG_NAMES = (
     "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "window_size", "parser_num_layers",
-    "tie_decoder", "attention_probs_dropout_prob", "hidden_dropout_prob", "pad_token_id", "bos_token_id",
-    "eos_token_id", "sum_token_id", "cls_token_id", "mask_token_id",
+    "tie_decoder", "attention_probs_dropout_prob", "hidden_dropout_prob", "pad_token_id", "unk_token_id",
+    "bos_token_id", "eos_token_id", "sum_token_id", "cls_token_id", "mask_token_id",
 )  # fmt: skip
 
 LAYER_NAMES = {

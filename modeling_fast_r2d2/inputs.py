@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers.utils import logging
 
 from .configuration_fast_r2d2 import ENCODINGS, is_number
 from .transfer import to_device, to_host
+
+logger = logging.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class EmbeddedBatch:
     """Checked sentences, ready for a chart.
 
     Attributes:
+        token_ids: ``(num_tokens,)`` long or int; None of a batch of vectors.
         leaves: ``(num_tokens, hidden_size)``.
         special: vectors of the special tokens by name, each ``(1, hidden_size)``.
         split_scores: ``(batch, seq_len - 1)``.
@@ -66,6 +71,7 @@ class EmbeddedBatch:
     """
 
     sentences: Sentences
+    token_ids: Tensor | None
     leaves: Tensor
     special: dict[str, Tensor]
     split_scores: Tensor
@@ -80,40 +86,46 @@ class EmbeddedBatch:
 
 
 def check_ids(
-    input_ids: Tensor, attention_mask: Tensor | None, atom_spans: Tensor | None, pad_token_id: int, vocab_size: int
-) -> tuple[Sentences, Tensor | None]:
+    input_ids: Tensor, attention_mask: Tensor | None, atom_spans: Tensor | None, config: Any
+) -> tuple[Tensor, Sentences, Tensor | None]:
     """Check token ids ``(batch, seq_len)``, their mask and span constraints.
 
     Without a mask, ``pad_token_id`` marks the padding. Everything is read from the device at once, and checked on the
     host.
 
     Returns:
-        The sentences, and ``atom_spans`` on the host.
+        The ids, padded on the right, with one ``unk_token_id`` in a row without a token; the sentences; and
+        ``atom_spans`` on the host.
 
     Raises:
-        ValueError: for wrong shapes or types, and naming the row for masks of other values than 0 and 1, rows without
-            tokens, left padding, holes in the mask, ids outside the vocabulary, and spans that are reversed or outside
-            their sentence.
+        ValueError: for wrong shapes or types, and naming the row for masks of other values than 0 and 1, padding
+            between tokens, ids outside the vocabulary, and spans that are reversed or outside their sentence.
     """
-    if not isinstance(input_ids, Tensor) or input_ids.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"input_ids must be a tensor of int64 or int32, got {kind_of(input_ids)}")
+    _check_integers("input_ids", input_ids)
+    if input_ids.dim() == 2 and not input_ids.shape[1]:
+        _check_mask_shape(attention_mask, input_ids.shape)
+        input_ids, attention_mask = input_ids.new_full((len(input_ids), 1), config.pad_token_id, dtype=torch.long), None
     _check_shape("input_ids", "(batch, seq_len)", input_ids)
     _check_mask_shape(attention_mask, input_ids.shape)
     _check_span_shape(atom_spans, len(input_ids))
     ids, mask, spans = to_host(input_ids, _mask_codes(attention_mask), atom_spans)
-    is_token = _check_mask(ids != pad_token_id if mask is None else mask)
-    outside = ((ids < 0) | (ids >= vocab_size)) & is_token
-    remedy = f"use ids in 0 ... {vocab_size - 1}, or model.resize_token_embeddings"
+    is_token = _check_mask(ids != config.pad_token_id if mask is None else mask)
+    outside = ((ids < 0) | (ids >= config.vocab_size)) & is_token
+    remedy = f"use ids in 0 ... {config.vocab_size - 1}, or model.resize_token_embeddings"
     refuse_rows(outside.any(1), "a token id outside the vocabulary", remedy)
-    _check_spans(spans, is_token.sum(1))
-    return Sentences.of(is_token, input_ids.device), spans
+    is_empty = ~is_token.any(1)
+    if is_empty.any():
+        is_unknown = is_empty[:, None] & (torch.arange(ids.shape[1]) == 0)
+        is_token = is_token | is_unknown
+        input_ids = input_ids.masked_fill(is_unknown.to(input_ids.device), config.unk_token_id)
+    return *_pad_on_the_right(input_ids, is_token), _check_spans(spans, is_token.sum(1))
 
 
 def check_embeddings(
     inputs_embeds: Tensor, attention_mask: Tensor | None, atom_spans: Tensor | None, hidden_size: int
-) -> tuple[Sentences, Tensor | None]:
+) -> tuple[Tensor, Sentences, Tensor | None]:
     """Check vectors ``(batch, seq_len, hidden_size)`` as `check_ids` checks ids. Without a mask there is no padding. A
-    ValueError names a row with NaN or infinity, except in its padding."""
+    ValueError names a row without a token, and one with NaN or infinity, except in its padding."""
     if not isinstance(inputs_embeds, Tensor) or not inputs_embeds.is_floating_point():
         raise ValueError(f"inputs_embeds must be a floating-point tensor, got {kind_of(inputs_embeds)}")
     _check_shape("inputs_embeds", "(batch, seq_len, hidden_size)", inputs_embeds)
@@ -126,8 +138,30 @@ def check_embeddings(
     is_token = _check_mask(torch.ones_like(finite) if mask is None else mask)
     is_bad = (finite == 0) & is_token
     refuse_rows(is_bad.any(1), "NaN or infinity in inputs_embeds", "give finite vectors")
-    _check_spans(spans, is_token.sum(1))
-    return Sentences.of(is_token, inputs_embeds.device), spans
+    refuse_rows(~is_token.any(1), "no token", "give it the vector of the unknown token")
+    return *_pad_on_the_right(inputs_embeds, is_token), _check_spans(spans, is_token.sum(1))
+
+
+def _check_integers(name: str, tensor: object) -> None:
+    """Texts without a token, ``(batch, 0)``, may be of any type: torch makes an empty list floating point."""
+    has_no_token = isinstance(tensor, Tensor) and tensor.dim() == 2 and not tensor.shape[1]
+    if not has_no_token and not (isinstance(tensor, Tensor) and tensor.dtype in (torch.int64, torch.int32)):
+        raise ValueError(f"{name} must be a tensor of int64 or int32, got {kind_of(tensor)}")
+
+
+def _pad_on_the_right(padded: Tensor, is_token: Tensor) -> tuple[Tensor, Sentences]:
+    """``(batch, seq_len, ...)`` with each row's first token in the first column.
+
+    Args:
+        is_token: ``(batch, seq_len)`` bool, on the host.
+    """
+    first = is_token.int().argmax(1, keepdim=True)
+    if first.any():
+        columns = (first + torch.arange(is_token.shape[1])) % is_token.shape[1]
+        is_token = is_token.gather(1, columns)
+        [columns] = to_device([columns], padded.device)
+        padded = padded.take_along_dim(columns.view(*columns.shape, *[1] * (padded.dim() - 2)), 1)
+    return padded, Sentences.of(is_token, padded.device)
 
 
 def _check_shape(name: str, shape: str, tensor: Tensor) -> None:
@@ -152,13 +186,11 @@ def _mask_codes(attention_mask: Tensor | None) -> Tensor | None:
 
 
 def _check_mask(mask: Tensor) -> Tensor:
-    """``(batch, seq_len)`` bool from the codes of a mask, on the host."""
+    """``(batch, seq_len)`` bool from the codes of a mask, on the host. Padding may be on either side."""
     refuse_rows((mask > 1).any(1), "an attention_mask of other values than 0 and 1", "use 1 on tokens, 0 on padding")
     is_token = mask.bool()
-    lengths = is_token.sum(1)
-    is_prefix = torch.arange(mask.shape[1]) < lengths[:, None]
-    refuse_rows(lengths == 0, "no token", "drop the sentence or give it the [UNK] token")
-    refuse_rows((is_token != is_prefix).any(1), "padding before or between its tokens", "pad on the right")
+    is_first = F.pad(is_token.long(), (1, 0)).diff(dim=1) == 1  # of a run of tokens
+    refuse_rows(is_first.sum(1) > 1, "padding between its tokens", "pad on one side")
     return is_token
 
 
@@ -172,15 +204,15 @@ def split_pairs(
         token_type_ids: ``(batch, seq_len)``, 0 on tokens of the first sentence and 1 on those of the second.
 
     Returns:
-        ``input_ids`` and ``attention_mask``, ``(batch, 2, longest sentence)``.
+        ``input_ids`` and ``attention_mask``, ``(batch, 2, longest sentence)``; a sentence without a token is padding
+        alone.
 
     Raises:
-        ValueError: for other shapes and types, and naming the row for masks of other values than 0 and 1, for tokens of
-            another type than 0 and 1, and for pairs in which one sentence has no token.
+        ValueError: for other shapes and types, and naming the row for masks of other values than 0 and 1, and for
+            tokens of another type than 0 and 1.
     """
     for name, tensor in {"input_ids": input_ids, "token_type_ids": token_type_ids}.items():
-        if not isinstance(tensor, Tensor) or tensor.dtype not in (torch.int64, torch.int32):
-            raise ValueError(f"{name} must be a tensor of int64 or int32, got {kind_of(tensor)}")
+        _check_integers(name, tensor)
     if input_ids.dim() != 2 or token_type_ids.shape != input_ids.shape:
         listed = f"{tuple(input_ids.shape)} and {tuple(token_type_ids.shape)}"
         raise ValueError(f"input_ids and token_type_ids must be (batch, seq_len), got {listed}")
@@ -195,7 +227,8 @@ def split_pairs(
     lengths = sides.sum(-1)  # (batch, 2)
     remedy = "give both texts to the tokenizer, whose token_type_ids tell them apart"
     refuse_rows((sides.any(1) != mask.bool()).any(1), "token_type_ids other than 0 and 1", remedy)
-    refuse_rows((lengths == 0).any(1), "a pair with a sentence of no token", remedy)
+    if not lengths.all():
+        logger.warning_once(f"a pair has a sentence of no token, which is read as unknown; if it has a text, {remedy}")
     is_token = torch.arange(int(lengths.max())) < lengths[..., None]
     pairs = input_ids.new_full(is_token.shape, pad_token_id)
     pairs[is_token] = input_ids[:, None].expand(-1, 2, -1)[sides]
@@ -214,15 +247,16 @@ def _check_span_shape(atom_spans: Tensor | None, batch: int) -> None:
         raise ValueError(f"atom_spans must be long (torch.int64), got {atom_spans.dtype}")
 
 
-def _check_spans(atom_spans: Tensor | None, lengths: Tensor) -> None:
+def _check_spans(atom_spans: Tensor | None, lengths: Tensor) -> Tensor | None:
     if atom_spans is None:
-        return
+        return None
     first, last = atom_spans.unbind(-1)
     is_padding = (first == -1) & (last == -1)
     refuse_rows(((first > last) & ~is_padding).any(1), "a reversed span in atom_spans", "give (first, last) tokens")
     outside = ((first < 0) | (last >= lengths[:, None])) & ~is_padding
     remedy = "spans are inclusive, within the row's own tokens, and padded with -1"
     refuse_rows(outside.any(1), "a span in atom_spans outside the sentence", remedy)
+    return atom_spans
 
 
 def check_split_scores(split_scores: Tensor, sentences: Sentences, name: str = "split_scores") -> None:

@@ -84,8 +84,10 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         """
         Args:
             input_ids: ``(batch, seq_len)`` long.
-            attention_mask: ``(batch, seq_len)``, 1 on tokens and 0 on padding, which is on the right; by default 0
-                where an id is ``pad_token_id``.
+            attention_mask: ``(batch, seq_len)``, 1 on tokens and 0 on padding, which is on either side; by default 0
+                where an id is ``pad_token_id``. All other positions, in and out, count from a sentence's first token:
+                outputs are those of the same sentences padded on the right. A row without a token is one
+                ``unk_token_id``, and a batch of texts without tokens may be ``(batch, 0)``.
             atom_spans: ``(batch, max_spans, 2)`` long, spans that must be constituents of the parser's tree, such as
                 words of several pieces; inclusive, padded with -1. R2D2's heuristic has no parser and ignores them.
             inputs_embeds: ``(batch, seq_len, hidden_size)`` in place of ``input_ids``; needs ``split_scores``.
@@ -125,21 +127,24 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         split_bonus: Tensor | None = None,
     ) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
-        sentences, nesting = self._read(input_ids, attention_mask, atom_spans, inputs_embeds)
+        given, sentences, nesting = self._read(input_ids, attention_mask, atom_spans, inputs_embeds)
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
-        scores = self.parser(input_ids, sentences.lengths) if split_scores is None else split_scores
+        scores = self.parser(given, sentences.lengths) if split_scores is None else split_scores
         scores = add_split_bonus(scores, split_bonus, sentences)
         checked = None
         is_given = split_scores is not None or split_bonus is not None
         if is_given or not self.training:  # the parser's own reach the loss in training, where loops look for NaN
             checked = read_split_scores(scores, sentences)
-        leaves, special = self._look_up(None if input_ids is None else sentences.flatten(input_ids))
-        leaves = leaves if inputs_embeds is None else sentences.flatten(inputs_embeds).to(special["cls"].dtype)
+        flat = sentences.flatten(given)
+        token_ids = flat if inputs_embeds is None else None
+        leaves, special = self._look_up(token_ids)
+        leaves = leaves if inputs_embeds is None else flat.to(special["cls"].dtype)
         if not (self.config.output_hidden_states if output_hidden_states is None else output_hidden_states):
-            return EmbeddedBatch(sentences, leaves, special, scores, checked, nesting)
+            return EmbeddedBatch(sentences, token_ids, leaves, special, scores, checked, nesting)
         padded = sentences.pad(leaves)
-        return EmbeddedBatch(sentences, sentences.flatten(padded), special, scores, checked, nesting, padded)
+        leaves = sentences.flatten(padded)
+        return EmbeddedBatch(sentences, token_ids, leaves, special, scores, checked, nesting, padded)
 
     def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
@@ -305,23 +310,23 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
         return stack.read_out(task, contexts)
 
-    def self_supervised_losses(
-        self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, input_ids: Tensor
-    ) -> dict[str, Tensor]:
+    def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> dict[str, Tensor]:
         """The losses of an encoded chart that have weight, by name: ``"lm"`` and ``"tree"``. The language model's loss
         needs a chart with all its cells."""
         losses = {}
         if self.config.lm_loss_weight:
-            losses["lm"] = self._lm_loss(batch, chart, encoded, input_ids)
+            losses["lm"] = self._lm_loss(batch, chart, encoded)
         if self.config.tree_loss_weight:
             losses["tree"] = self._tree_loss(batch, chart, encoded)
         return losses
 
-    def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, input_ids: Tensor) -> Tensor:
+    def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
+        if batch.token_ids is None:
+            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         ends = torch.cat([batch.special["bos"], batch.special["eos"]])
         contexts = language_model_contexts(chart, encoded.nodes, ends)
         hidden = self.run_decoder(batch.special["mask"], contexts)
-        return self.lm_head.loss(hidden, batch.sentences.flatten(input_ids).long())
+        return self.lm_head.loss(hidden, batch.token_ids.long())
 
     def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         if self.config.tree_objective == "exact":
@@ -396,7 +401,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
             host_chart_scores = torch.where(chart_rows[:, None], chart_scores, batch.split_scores.detach())
         options = {"chart_scores": host_chart_scores, "vectors_train_choice": lm_trains_choice}
         chart, encoded = self.model.encode_batch(batch, encoding, **options)
-        losses = self.self_supervised_losses(batch, chart, encoded, input_ids)
+        losses = self.self_supervised_losses(batch, chart, encoded)
         with_constituents = not self.training if output_constituents is None else output_constituents
         return FastR2D2ForPreTrainingOutput(
             loss=self.weighted_sum(**losses),
@@ -479,17 +484,13 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             num_rows = len(batch.sentences.lengths) // self.sentences_per_row
             check_labels(labels, num_rows, self.config.num_labels or 1, self.config.problem_type)
         if self.training and labels is not None:
-            return self._training_output(batch, inputs["input_ids"], labels, encoding)
+            return self._training_output(batch, labels, encoding)
         fields = self._fields(batch, *self.model.encode_batch(batch, encoding, reachable_only=True))
         loss = None if labels is None else self._task_loss(fields["logits"], labels)
         return FastR2D2ClassifierOutput(loss, **fields)
 
-    def _training_output(
-        self, batch: EmbeddedBatch, input_ids: Tensor | None, labels: Tensor, encoding: str
-    ) -> FastR2D2ClassifierOutput:
+    def _training_output(self, batch: EmbeddedBatch, labels: Tensor, encoding: str) -> FastR2D2ClassifierOutput:
         """The four losses, as far as they have weight, and the fields of ``encoding`` if its task loss has."""
-        if input_ids is None:
-            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         if not (self.config.forced_loss_weight or self.config.chart_loss_weight):
             raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
         if self.config.tree_loss_weight:
@@ -501,7 +502,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             losses["forced"] = self._task_loss(fields["forced"]["logits"], labels)
         if self.config.chart_loss_weight or self.config.lm_loss_weight or self.config.tree_loss_weight:
             chart, encoded = self._encode_chart_to_train(batch, chart_encoding)
-            losses |= self.self_supervised_losses(batch, chart, encoded, input_ids)
+            losses |= self.self_supervised_losses(batch, chart, encoded)
             if self.config.chart_loss_weight:
                 fields[chart_encoding] = self._fields(batch, chart, encoded)
                 losses["chart"] = self._task_loss(fields[chart_encoding]["logits"], labels)

@@ -26,7 +26,7 @@ def pad_sentences(
     """
     multiple = pad_to_multiple_of or 1
     lengths = [len(ids) for ids in input_ids]
-    seq_len = -(-max(lengths) // multiple) * multiple
+    seq_len = -(-max([1, *lengths]) // multiple) * multiple
     padded = torch.full((len(input_ids), seq_len), pad_token_id)
     for row, ids in enumerate(input_ids):
         padded[row, : lengths[row]] = torch.as_tensor(ids)

@@ -87,7 +87,7 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         split_scores: Tensor | None = None,
         split_bonus: Tensor | None = None,
     ) -> tuple[Sentences, FastR2D2ParserOutput]:
-        sentences, nesting = self._read(input_ids, attention_mask, atom_spans)
+        input_ids, sentences, nesting = self._read(input_ids, attention_mask, atom_spans)
         parser: Any = self.base_model.parser
         scores = parser(input_ids, sentences.lengths) if split_scores is None else split_scores
         scores = add_split_bonus(scores, split_bonus, sentences)
@@ -102,19 +102,19 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         attention_mask: Tensor | None,
         atom_spans: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-    ) -> tuple[Sentences, Tensor | None]:
-        """The checked sentences and, on the host, the nesting of their span constraints."""
+    ) -> tuple[Tensor, Sentences, Tensor | None]:
+        """Ids or vectors padded on the right, the sentences and, on the host, the nesting of their span constraints."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
         config = self.config
         if inputs_embeds is not None:
-            sentences, spans = check_embeddings(inputs_embeds, attention_mask, atom_spans, config.hidden_size)
+            given, sentences, spans = check_embeddings(inputs_embeds, attention_mask, atom_spans, config.hidden_size)
         else:
             ids: Any = input_ids
-            sentences, spans = check_ids(ids, attention_mask, atom_spans, config.pad_token_id, config.vocab_size)
+            given, sentences, spans = check_ids(ids, attention_mask, atom_spans, config)
         if spans is None:
-            return sentences, None
-        return sentences, span_nesting(spans, sentences.is_token.shape[1] - 1, config.nested_spans)
+            return given, sentences, None
+        return given, sentences, span_nesting(spans, sentences.is_token.shape[1] - 1, config.nested_spans)
 
 
 __all__ = ["FastR2D2PreTrainedModel"]

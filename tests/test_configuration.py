@@ -17,7 +17,7 @@ from modeling_fast_r2d2.configuration_fast_r2d2 import (
     SWITCHES,
 )  # fmt: skip
 
-TOKEN_IDS = tuple(f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sum", "mask", "pair"))
+TOKEN_IDS = tuple(f"{name}_token_id" for name in ("pad", "unk", "bos", "eos", "cls", "sum", "mask", "pair"))
 NO_NUMBERS = st.sampled_from([None, "3", "", [], [3], {}, 2j, True, False, math.nan, math.inf, -math.inf, b"3"])
 FRACTIONS = st.floats().filter(lambda value: value != value or not value.is_integer()) | st.just(2.0)
 TEXTS = st.text() | st.sampled_from([None, 1, 2.5, [], {}, True])

@@ -107,7 +107,7 @@ def test_parser_gives_the_reference_scores_merge_order_and_tree(golden):
     parser = golden.model(FastR2D2ForConstituencyParsing)
     output = parser(**golden.inputs)
     lengths = torch.tensor(golden.lengths)
-    _, nesting = parser._read(**golden.inputs)
+    *_, nesting = parser._read(**golden.inputs)
     ranks = merge_ranks(output.split_scores, lengths, nesting).split(golden.lengths)
     for b, n in enumerate(golden.lengths):
         assert golden.is_close(output.split_scores[b, : n - 1], golden.case["parser"]["split_scores"][b])

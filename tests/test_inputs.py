@@ -90,6 +90,55 @@ def test_a_mask_of_other_values_is_refused_by_row(tiny_model, value):
     assert tiny_model.model(IDS, torch.ones(2, 3)).spans.shape == tiny_model.model(IDS, IDS > 0).spans.shape
 
 
+def test_a_row_without_a_token_is_one_unknown_token_in_every_model(tiny_config, tiny_model):
+    ids, mask = torch.tensor([[30, 31], [0, 0]]), torch.tensor([[1, 1], [0, 0]])
+    unknown = torch.tensor([[30, 31], [1, 0]])
+    nothing = torch.tensor([[]])  # floating point
+    classifier = FastR2D2ForSequenceClassification(tiny_config).eval()
+    pairs = FastR2D2ForPairClassification(tiny_config).eval()
+    for run in (
+        lambda *inputs: tiny_model.model(*inputs).pooler_output,
+        lambda *inputs: tiny_model(*inputs).loss,
+        lambda *inputs: tiny_model.parse(*inputs).spans,
+        lambda *inputs: classifier(*inputs).logits,
+        lambda ids, *rest: pairs(ids, *rest, token_type_ids=torch.ones_like(ids)).logits,
+    ):
+        with torch.no_grad():
+            expected = run(unknown, torch.tensor([[1, 1], [1, 0]]))
+            assert torch.equal(run(ids, mask), expected) and torch.equal(run(ids), expected)
+            assert torch.equal(run(nothing, nothing), run(torch.tensor([[1]])))
+
+
+def test_a_sentence_of_a_pair_without_a_token_is_one_unknown_token(tiny_config):
+    model = FastR2D2ForPairClassification(with_labels(tiny_config, 2)).eval()
+    ids, types = torch.tensor([[30, 31, 32], [33, 34, 35]]), torch.tensor([[0, 1, 1], [1, 1, 1]])
+    expected = model(torch.tensor([[[30, 0, 0], [31, 32, 0]], [[1, 0, 0], [33, 34, 35]]])).logits
+    assert torch.equal(model(ids, token_type_ids=types).logits, expected)
+
+
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), width=st.integers(6, 8), data=st.data())
+def test_padding_on_the_left_gives_what_padding_on_the_right_does(tiny_config, tiny_model, lengths, width, data):
+    rows = [torch.randint(20, 100, (length,)) for length in lengths]
+    shifts = [data.draw(st.integers(0, width - length)) for length in lengths]  # each row its own
+    right, left = torch.zeros(2, len(rows), width, dtype=torch.long).unbind()
+    for row, (ids, shift) in enumerate(zip(rows, shifts, strict=True)):
+        right[row, : len(ids)] = left[row, shift : shift + len(ids)] = ids
+    scores = torch.randn(len(rows), width - 1)
+    spans = torch.tensor([[[0, min(1, length - 1)]] for length in lengths])
+    classifier = FastR2D2ForSequenceClassification(tiny_config).eval()
+    embed = tiny_model.model.embeddings
+    for run in (
+        lambda ids: tiny_model.model(ids, atom_spans=spans, encoding="chart", output_hidden_states=True),
+        lambda ids: tiny_model.model(ids, (ids > 0).int(), split_scores=scores),
+        lambda ids: tiny_model.model(None, ids > 0, inputs_embeds=embed(ids), split_scores=scores),
+        lambda ids: tiny_model.parse(ids, atom_spans=spans, split_bonus=scores),
+        lambda ids: tiny_model(ids, chart_scores=scores, choice_scores=scores),
+        lambda ids: classifier(ids, labels=torch.tensor([n % 2 for n in lengths])),
+    ):
+        with torch.no_grad():
+            torch.testing.assert_close(run(left), run(right), rtol=0, atol=0)
+
+
 def test_tokens_of_neither_sentence_of_a_pair_are_refused(tiny_config):
     types = torch.tensor([[0, 1, 1], [0, 2, 1]])
     with pytest.raises(ValueError, match="row 1 of the batch has token_type_ids other than 0 and 1"):

@@ -107,6 +107,22 @@ def test_predictions_of_ragged_batches_are_those_of_single_sentences(rows, token
     np.testing.assert_allclose(found, torch.stack(alone), atol=1e-5)
 
 
+@pytest.mark.parametrize("model_class", [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification])
+def test_rows_without_text_end_no_run(tokenizer, tmp_path, model_class):
+    texts = ["a fine film", "", "", " ", "a dull film"]
+    is_pair = model_class is FastR2D2ForPairClassification
+    tokenizer.padding_side = "left"
+    rows = Dataset.from_dict({**tokenizer(texts, texts[::-1] if is_pair else None), "label": [0, 1, 0, 1, 0]})
+    model = model_of(model_class)
+    trainer = trainer_of(model, rows, tokenizer, tmp_path, per_device_train_batch_size=1, per_device_eval_batch_size=5)
+    assert np.isfinite(trainer.train().training_loss)
+    unknown = tokenizer(["[UNK]"], ["[UNK]"] if is_pair else None, return_tensors="pt")
+    with torch.no_grad():
+        expected = model.eval()(**unknown).logits[0]
+    found = trainer.predict(rows).predictions  # in pairs, the row in the middle has no text on either side
+    np.testing.assert_allclose(found[2], expected, atol=1e-5)
+
+
 def test_a_resumed_run_ends_where_one_that_went_through_does(rows, tokenizer, tmp_path):
     def run(folder, resume=False, **arguments):
         model = model_of()

@@ -22,11 +22,12 @@ class DataCollatorForFastR2D2:
     feature has them, and ``labels`` ``(batch,)`` or ``(batch, num_labels)`` if the features have labels.
 
     Args:
-        tokenizer: its ``pad_token_id`` fills the padded positions.
+        tokenizer: its ``pad_token_id`` fills the padded positions. A feature without a token is padding alone, which
+            models read as one unknown token.
         pad_to_multiple_of: makes ``seq_len`` a multiple of this number.
 
     Raises:
-        ValueError: when called, if a feature has no token, or if only some of the features have labels.
+        ValueError: when called, if only some of the features have labels.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -36,7 +37,6 @@ class DataCollatorForFastR2D2:
         return self._pad(features) | _labels(features)
 
     def _pad(self, features: list[Feature]) -> dict[str, Tensor]:
-        _check_not_empty(features)
         spans = [feature.get("atom_spans") for feature in features]
         has_spans = any(row_spans is not None for row_spans in spans)
         return pad_sentences(
@@ -69,15 +69,6 @@ class DataCollatorForFastR2D2Pairs(DataCollatorForFastR2D2):
 def _sentence_of_pair(pair: Feature, side: int) -> Feature:
     """The first or the second sentence. A batch may mix pairs with spans and pairs without."""
     return {key: pair[key][side] for key in ("input_ids", "atom_spans") if pair.get(key) is not None}
-
-
-def _check_not_empty(features: list[Feature]) -> None:
-    for row, feature in enumerate(features):
-        if not len(feature["input_ids"]):
-            raise ValueError(
-                f"row {row} of the batch has no token; make features with tokenize_sentences, which turns "
-                "empty text into [UNK]"
-            )
 
 
 def _labels(features: list[Feature]) -> dict[str, Tensor]:

@@ -75,7 +75,7 @@ def task_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     Raises:
         ValueError: if the tokenizer lacks one of these tokens; the message names the first.
     """
-    tokens = {name: SPECIAL_TOKENS[f"{name}_token"] for name in ("pad", "bos", "eos", "cls", "mask")}
+    tokens = {name: SPECIAL_TOKENS[f"{name}_token"] for name in ("pad", "unk", "bos", "eos", "cls", "mask")}
     tokens |= {"sum": "[SUM]", "pair": "[PAIR]"}
     vocabulary, ids = tokenizer.get_vocab(), {}
     for name, default in tokens.items():

@@ -94,10 +94,6 @@ def tokenize_rows(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length:
         columns = [batch[name] for name in ("text", "text_pair") if name in batch]
         plain = {"add_special_tokens": False, "verbose": False}  # [SEP] would become a leaf of the tree
         is_empty = [[not ids for ids in tokenizer(column, **plain)["input_ids"]] for column in columns]
-        columns = [
-            [tokenizer.unk_token if empty else text for text, empty in zip(*pair, strict=True)]
-            for pair in zip(columns, is_empty, strict=True)
-        ]
         lengths = map(len, tokenizer(*columns, **plain)["input_ids"])
         encoded = tokenizer(
             *columns, truncation=True, max_length=max_length, return_token_type_ids=len(columns) > 1, **plain
