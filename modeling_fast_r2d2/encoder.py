@@ -1,5 +1,6 @@
 """The one walk over a chart's levels: forced encoding is the chart of window 1 (paper, Sections 2.1 and 3.3)."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from .node_table import NodeTable
 # the same time. In training every part adds to the gradients of the weights, so parts are larger; 1,024 to 8,192 took
 # the same time in the tiny size.
 MAX_COMPOSITIONS, MAX_COMPOSITIONS_IN_TRAINING = 256, 2048
+# On a GPU only memory asks for parts, and only without gradients, which keep what every part computes. Of the base size
+# in bfloat16, a composition takes about 80 kB on its way, so this many take 1.3 GB.
+MAX_COMPOSITIONS_ON_GPU = 2**14
 
 
 @dataclass
@@ -92,22 +96,23 @@ def encode_chart(
 
 
 def levels_and_uses(chart: Chart, table: NodeTable) -> Iterator[tuple[Level, Uses | None]]:
-    """`levels_in_parts`; or, where fused kernels run, whole levels, in training with an order for their gradients."""
+    """`levels_in_parts`; or, where fused kernels run with gradients, whole levels with an order for these."""
     kernels = table.kernels
-    if kernels is None:
-        return ((level, None) for level in levels_in_parts(chart, chart.roots.device))
-    if not torch.is_grad_enabled() or not chart.num_cells:
-        return ((level, None) for level in chart.levels)
+    if kernels is None or not torch.is_grad_enabled() or not chart.num_cells:
+        return ((level, None) for level in levels_in_parts(chart))
     uses = (Uses(kernels, *of_level) for of_level in zip(*sorted_children(chart), strict=True))
     return zip(chart.levels, uses, strict=True)
 
 
-def levels_in_parts(chart: Chart, device: torch.device) -> Iterator[Level]:
-    """Levels from the lowest up; on a CPU, large levels in parts."""
-    at_once = MAX_COMPOSITIONS_IN_TRAINING if torch.is_grad_enabled() else MAX_COMPOSITIONS
+def levels_in_parts(chart: Chart) -> Iterator[Level]:
+    """Levels from the lowest up; large levels in parts, but on a GPU only without gradients."""
+    if chart.roots.device.type == "cpu":
+        at_once = MAX_COMPOSITIONS_IN_TRAINING if torch.is_grad_enabled() else MAX_COMPOSITIONS
+    else:
+        at_once = sys.maxsize if torch.is_grad_enabled() else MAX_COMPOSITIONS_ON_GPU
     for level in chart.levels:
-        most = max(at_once // level.left.shape[1], 1) if device.type == "cpu" else len(level.left)
-        for start in range(0, len(level.left), max(most, 1)):
+        most = max(at_once // level.left.shape[1], 1)
+        for start in range(0, len(level.left), most):
             part = slice(start, start + most)
             cells = slice(level.cells.start + start, min(level.cells.start + part.stop, level.cells.stop))
             yield Level(cells, level.left[part], level.right[part])

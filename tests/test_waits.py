@@ -10,14 +10,15 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from stand_in_gpu import move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
+from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
 
-from modeling_fast_r2d2 import fused  # noqa: E402
+from modeling_fast_r2d2 import encoder, fused  # noqa: E402
 from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
     FastR2D2ForSequenceClassification,
 )
+from modeling_fast_r2d2.node_table import NodeTable  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
 
@@ -76,6 +77,25 @@ def test_an_encoding_waits_for_its_inputs_and_scores_alone(tiny_model, a_batch, 
     assert_same(expected, output)
     assert len(gpu.waits) == 2 <= most, gpu.waits
     assert [wait.split(" at ")[1].split(":")[0] for wait in gpu.waits] == ["transfer.py", "inputs.py"]
+
+
+@pytest.mark.parametrize("encoding", ["forced", "chart"])
+@torch.no_grad()
+def test_large_levels_are_encoded_in_parts_without_waiting(tiny_model, a_batch, encoding, monkeypatch):
+    seen, write = [], NodeTable.write
+
+    def noting(table, rows, vectors, *values):
+        seen.append(len(vectors)) if isinstance(vectors, OnGPU) else None
+        write(table, rows, vectors, *values)
+
+    monkeypatch.setattr(NodeTable, "write", noting)
+    run(tiny_model.model, a_batch, encoding=encoding)
+    whole, most = seen.copy(), 4 if encoding == "forced" else 12
+    seen.clear()
+    monkeypatch.setattr(encoder, "MAX_COMPOSITIONS_ON_GPU", most)
+    expected, output, gpu = run(tiny_model.model, a_batch, encoding=encoding)
+    assert_same(expected, output)
+    assert max(whole) > most >= max(seen) and sum(seen) == sum(whole) and len(gpu.waits) == 2
 
 
 @pytest.mark.parametrize("parser_type", ["lstm", "transformer"])
