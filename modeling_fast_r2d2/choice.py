@@ -24,6 +24,9 @@ from .noise import gumbel_noise
 # Compositions of a level. With fewer, scoring first costs more than it saves, since the weights are read more often: a
 # training step takes 0.95 x (tiny size) and 0.98 x (base size) of the time that it takes with 0.
 MIN_COMPOSITIONS_APART = 48
+# Of a level that fused kernels encode. Scoring first saves a quarter of the products, but launches twice as many
+# kernels, and launches are all that a small level takes. Estimated: no GPU has measured it.
+MIN_COMPOSITIONS_APART_BY_KERNELS = 4096
 
 
 class EncodedCells(NamedTuple):
@@ -53,7 +56,7 @@ def encode_cells(
         vectors_train_choice: whether the gradient of the vectors reaches the choice.
         uses: of ``left``, then ``right``, for fused kernels.
     """
-    if table.has_children_apart and left.numel() >= MIN_COMPOSITIONS_APART:
+    if table.scores_first and _is_worth_scoring_first(left, table.kernels is not None):
         return _score_then_build(table, left, right, noise, forbidden, vectors_train_choice)
     return _build_then_choose(table, left, right, noise, forbidden, vectors_train_choice, uses)
 
@@ -71,16 +74,20 @@ def _build_then_choose(
     return EncodedCells(vector, log_prob, chosen, step.view(left.shape), candidates)
 
 
+def _is_worth_scoring_first(left: Tensor, by_kernels: bool) -> bool:
+    if by_kernels:
+        return left.shape[1] > 1 and left.numel() >= MIN_COMPOSITIONS_APART_BY_KERNELS
+    return left.numel() >= MIN_COMPOSITIONS_APART
+
+
 def _score_then_build(
     table: NodeTable, left: Tensor, right: Tensor, noise: float, forbidden: Tensor | None, vectors_train_choice: bool
 ) -> EncodedCells:
-    composition, shared, children = table.composition, table.shared, table.children(left, right)
-    step = composition.log_prob(shared, children)
+    step, children = table.score(left.flatten(), right.flatten())
     candidates = table.with_children(step, left, right)
     weights, chosen = choice_weights(candidates, choice_offsets(candidates, noise, forbidden))
-    cells, count = left.shape
-    first = torch.arange(0, cells * count, count, device=left.device)
-    vectors = composition.parent(shared, children.select(first + chosen) if count > 1 else children)
+    first = torch.arange(0, left.numel(), left.shape[1], device=left.device)
+    vectors = table.build(children, first + chosen if left.shape[1] > 1 else None)
     if weights.requires_grad and vectors_train_choice:
         vectors = _pass_gradient_to_choice(table, children, vectors, weights, chosen)
     log_prob = (weights * candidates).sum(-1)
@@ -102,7 +109,7 @@ def _pass_gradient_to_choice(
     if count > 1:
         first = torch.arange(0, cells * count, count, device=weights.device)[:, None]
         with torch.no_grad():
-            passed_over = table.composition.parent(table.shared, children.select((first + others).flatten()))
+            passed_over = table.build(children, (first + others).flatten())
     passed_over = passed_over.view(cells, count - 1, vectors.shape[1])
     return _GradientOfChoice.apply(vectors, weights, passed_over, chosen[:, None], others)
 

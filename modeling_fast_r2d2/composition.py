@@ -1,5 +1,6 @@
 """The composition function: a Transformer over ``[task tokens, left, right]`` (paper, Section 2.1)."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -44,17 +45,19 @@ class CompositionStack(nn.Module):
             projected = first.project(children)
         if projected is not None:
             projected = shared.join(shared.projected_tasks, projected)
-        for layer, role_bias, weights in zip(self.layers, shared.role_biases, shared.weights, strict=True):
+        for layer, role_bias, weights in self._layers_with(shared):
             hidden = layer(hidden, role_bias, projected, *weights)
             projected = None
         return hidden
 
     def works_apart(self, vectors: Tensor) -> bool:
-        """Whether children and tasks may be computed apart: torch's own operations run, no hook or adapter needs to see
-        a whole layer's input, and no layer is computed again for gradient checkpointing."""
-        if torch.compiler.is_compiling() or fused_kernels(self.layers[0].composition_kernels, vectors) is not None:
-            return False
-        if is_watched(self) or nn.modules.module._has_any_global_hook():
+        """Whether torch's own operations run and children and tasks may be computed apart."""
+        return self.may_be_cut() and fused_kernels(self.layers[0].composition_kernels, vectors) is None
+
+    def may_be_cut(self) -> bool:
+        """Whether parts of a layer may be left out: no hook or adapter needs to see a whole layer's input, and no layer
+        is computed again for gradient checkpointing."""
+        if torch.compiler.is_compiling() or is_watched(self) or nn.modules.module._has_any_global_hook():
             return False
         twice = any(layer.gradient_checkpointing and layer.training for layer in self.layers)
         plain = all(not is_watched(layer) and all(map(is_plain, layer.linears)) for layer in self.layers)
@@ -83,6 +86,38 @@ class CompositionStack(nn.Module):
             with_bias = (layer.project(hidden) if number else projected) + role_bias[task]
             hidden = layer.finish(layer.attend_from_task(with_bias, children.keys_values(number)), hidden)
         return hidden
+
+    def score_by_kernels(
+        self, kernels: Any, shared: "SharedInputs", hidden: Tensor, projected: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The first task's output, without the other tasks.
+
+        Args:
+            hidden, projected: as for `forward`, with the first task in front.
+
+        Returns:
+            ``(compositions, hidden_size)``, and each layer's input of the children, ``(2, compositions, hidden_size)``.
+        """
+        children: list[Tensor] = []
+        for number, (layer, role_bias, weights) in enumerate(self._layers_with(shared)):
+            children.append(hidden[1:])
+            outputs = 1 if number == len(self.layers) - 1 else None
+            given = projected if number == 0 else None
+            hidden = kernels.layers.composition_layer(layer, hidden, role_bias[-3:], given, *weights, outputs=outputs)
+        return hidden[0], children
+
+    def build_by_kernels(self, kernels: Any, shared: "SharedInputs", children: list[Tensor], rows: Tensor) -> Tensor:
+        """``(3, rows, hidden_size)``: outputs of the last task, of the left and of the right child, of some
+        compositions. ``children`` are from `score_by_kernels`."""
+        hidden = shared.tasks[-1:, None].expand(-1, len(rows), -1).to(children[0].dtype)
+        for number, (layer, role_bias, weights) in enumerate(self._layers_with(shared)):
+            hidden = torch.cat([hidden, children[number].index_select(1, rows)])
+            outputs = None if number == len(self.layers) - 1 else 1
+            hidden = kernels.layers.composition_layer(layer, hidden, role_bias[-3:], None, *weights, outputs=outputs)
+        return hidden
+
+    def _layers_with(self, shared: "SharedInputs") -> Iterator[tuple[Any, Tensor, tuple[Tensor, ...]]]:
+        return zip(self.layers, shared.role_biases, shared.weights, strict=True)
 
 
 class SharedInputs(NamedTuple):
@@ -128,6 +163,12 @@ class Composition(nn.Module):
         """Whether `log_prob` and `parent` may be used instead of `forward`."""
         return not self._is_compiled() and not is_watched(self) and self.stack.works_apart(vectors)
 
+    def scores_first_by_kernels(self) -> bool:
+        """Whether `log_prob_by_kernels` and `parent_by_kernels` may be used instead of `forward` where kernels run: in
+        evaluation, without gradients."""
+        may_be_cut = not self._is_compiled() and not is_watched(self) and self.stack.may_be_cut()
+        return may_be_cut and not self.training and not torch.is_grad_enabled()
+
     def kernels_that_gather(self, vectors: Tensor) -> Any:
         """The fused kernels if children may be gathered together with tasks and their projections; else None."""
         first = self.stack.layers[0]
@@ -159,6 +200,17 @@ class Composition(nn.Module):
     def parent(self, shared: SharedInputs, children: Children) -> Tensor:
         """The first result of `forward` alone."""
         return self._blend(self.stack.task_output(shared, children, len(shared.tasks) - 1), *children.output())
+
+    def log_prob_by_kernels(
+        self, kernels: Any, shared: SharedInputs, hidden: Tensor, projected: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The second result of `forward` alone, and what `parent_by_kernels` needs."""
+        scored, children = self.stack.score_by_kernels(kernels, shared, hidden, projected)
+        return self._log_prob(scored), children
+
+    def parent_by_kernels(self, kernels: Any, shared: SharedInputs, children: list[Tensor], rows: Tensor) -> Tensor:
+        """The first result of `forward` for some compositions; ``rows`` is ``(selected,)`` long."""
+        return self._blend(*self.stack.build_by_kernels(kernels, shared, children, rows))
 
     def _log_prob(self, scored: Tensor) -> Tensor:
         logit = self.score(scored)[:, 0]

@@ -1,5 +1,7 @@
 """The table of a chart's nodes that compositions read from and write to."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -29,8 +31,11 @@ class NodeTable:
         dtype = torch.promote_types(leaves.dtype, torch.float32)
         self.log_prob = NodeRows(leaves.new_zeros(len(leaves), dtype=dtype), num_nodes)
         self.projections: list[NodeRows] = []  # queries, and keys and values; with fused kernels all in one
-        self.has_children_apart = projects and composition.works_apart(leaves)
-        if self.has_children_apart or projects and self.kernels is not None:
+        if self.kernels is None:
+            self.scores_first = projects and composition.works_apart(leaves)
+        else:
+            self.scores_first = projects and composition.scores_first_by_kernels()
+        if projects and (self.scores_first or self.kernels is not None):
             self.projections = [NodeRows(part, num_nodes) for part in self._project(leaves)]
 
     def write(self, rows: slice, vectors: Tensor, log_prob: Tensor | None = None) -> None:
@@ -44,15 +49,32 @@ class NodeTable:
 
     def _project(self, vectors: Tensor) -> tuple[Tensor, ...]:
         size, projected = vectors.shape[-1], self.composition.stack.layers[0].project(vectors)
-        return projected.split([size, 2 * size], -1) if self.has_children_apart else (projected,)
+        return projected.split([size, 2 * size], -1) if self.kernels is None else (projected,)
 
     def all_vectors(self) -> Tensor:
         """``(num_nodes, hidden_size)`` in the leaves' dtype, after every row is written."""
         return self.vectors.all().to(self.dtype)
 
-    def children(self, left: Tensor, right: Tensor) -> Children:
-        """Children that are computed apart from tasks; only where nodes are projected."""
-        ids, stack = torch.stack([left.flatten(), right.flatten()]), self.composition.stack
+    def score(self, left: Tensor, right: Tensor) -> tuple[Tensor, Any]:
+        """Log-probabilities ``(compositions,)``, and the children, of which `build` makes parents; only where the table
+        ``scores_first``."""
+        if self.kernels is None:
+            children = self._children(left, right)
+            return self.composition.log_prob(self.shared, children), children
+        tables = (self.vectors, self.shared.tasks), (self.projections[0], self.shared.projected_tasks)
+        inputs = (table.read_behind(tasks[:1], left, right, None, self.kernels) for table, tasks in tables)
+        return self.composition.log_prob_by_kernels(self.kernels, self.shared, *inputs)
+
+    def build(self, children: Any, rows: Tensor | None) -> Tensor:
+        """``(rows, hidden_size)``: parents of some compositions, for None of all; ``children`` are from `score`."""
+        if self.kernels is None:
+            return self.composition.parent(self.shared, children if rows is None else children.select(rows))
+        assert rows is not None  # by kernels, levels of one candidate are built whole
+        return self.composition.parent_by_kernels(self.kernels, self.shared, children, rows)
+
+    def _children(self, left: Tensor, right: Tensor) -> Children:
+        """Children that are computed apart from tasks."""
+        ids, stack = torch.stack([left, right]), self.composition.stack
         source = FromNodes(ids, self.vectors, *self.projections)
         return Children(stack.layers, self.shared.role_biases, source)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, choice
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 from modeling_fast_r2d2.encoder import EncodedChart
@@ -80,6 +80,17 @@ WITHOUT_CHANCE = {
     "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0,
     "split_noise": 0.0, "choice_noise": 0.0,
 }  # fmt: skip
+
+
+@torch.no_grad()
+def test_scoring_first_chooses_and_builds_what_building_all_does(monkeypatch):
+    monkeypatch.setattr(choice, "MIN_COMPOSITIONS_APART_BY_KERNELS", 0)
+    ids, outputs = torch.randint(20, 40, (2, 5)), []
+    for kernels in ("torch", "triton"):
+        torch.manual_seed(1)
+        outputs.append(FastR2D2Model(small(composition_kernels=kernels)).eval()(ids, encoding="chart"))
+    for name in ("last_hidden_state", "log_prob"):
+        torch.testing.assert_close(outputs[0][name], outputs[1][name], rtol=1e-4, atol=1e-5)
 
 
 def test_training_follows_the_same_curve():
