@@ -123,6 +123,20 @@ def test_a_tree_of_another_method_has_no_scores(model, tokenizer, method):
     assert json.loads(as_json(parsed, {}))["split_scores"] is None
 
 
+def test_parsed_sentences_are_equal_by_value_and_not_hashable(model, tokenizer):
+    parser = TreeParser(model, tokenizer, with_vectors=True)
+    [first, other], [again] = parser(["The old man sleeps.", "The old man walks."]), parser(["The old man sleeps."])
+    again = again._replace(vector=first.vector.copy(), split_scores=first.split_scores.copy())  # apart from rounding
+    assert first == again and not first != again and first in [other, again] and [other, first].index(again) == 1
+    assert first != other and first not in [other] and first != tuple(first) and tuple(first) != first
+    changed = {"split_scores": first.split_scores + 1, "vector": -first.vector, "word_ids": [0], "leaves": ["a"]}
+    for name, value in [*changed.items(), ("vector", None), ("split_scores", None)]:
+        assert first._replace(**{name: value}) != first != again._replace(**{name: value})
+    assert first._replace(vector=None, split_scores=None) == again._replace(vector=None, split_scores=None)
+    with pytest.raises(TypeError, match="unhashable type: 'ParsedSentence'"):
+        hash(first)
+
+
 def test_batches_know_bounds(tokenizer):
     read = sentences_to_parse(tokenizer, ["a , b c", "a b , c , d"], set_marks_aside=True)
     batch = pad_batch(read)

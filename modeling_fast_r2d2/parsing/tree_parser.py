@@ -18,7 +18,7 @@ from .running_text import split_texts
 
 
 class ParsedSentence(NamedTuple):
-    """The tree of a sentence.
+    """The tree of a sentence. Sentences are equal if all values are, and are not hashable, since lists may change.
 
     Attributes:
         tree: the tree over the leaves.
@@ -37,6 +37,15 @@ class ParsedSentence(NamedTuple):
     offsets: list[Span]
     vector: np.ndarray | None = None
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ParsedSentence) and all(map(_are_equal, self, other))
+
+    def __ne__(self, other: object) -> bool:  # a tuple has its own
+        return not self == other
+
+    def __hash__(self) -> int:
+        raise TypeError("unhashable type: 'ParsedSentence', whose lists and arrays may change")
+
     @property
     def span_offsets(self) -> list[Span]:
         """The first character of each constituent in the text, and the one after its last, like ``tree.spans``."""
@@ -54,6 +63,13 @@ class ParsedSentence(NamedTuple):
         constituents = [LabelledSpan(first, last, "") for first, last in self.tree.spans]
         scores = None if self.split_scores is None else self.split_scores.tolist()
         return draw_tree(self.leaves, constituents, scores)
+
+
+def _are_equal(first: object, second: object) -> bool:
+    """Whether two fields of a `ParsedSentence` are equal; of arrays, ``==`` is an array."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return np.array_equal(first, second)
+    return type(first) is type(second) and first == second
 
 
 class TreeParser:
