@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .children import Children
-from .fused import fused_kernels
+from .fused import KernelSizes, fused_kernels
 from .node_rows import Uses
 from .node_table import NodeTable
 from .noise import gumbel_noise
@@ -24,9 +24,10 @@ from .noise import gumbel_noise
 # Compositions of a level. With fewer, scoring first costs more than it saves, since the weights are read more often: a
 # training step takes 0.95 x (tiny size) and 0.98 x (base size) of the time that it takes with 0.
 MIN_COMPOSITIONS_APART = 48
-# Of a level that fused kernels encode. Scoring first saves a quarter of the products, but launches twice as many
-# kernels, and launches are all that a small level takes. Estimated: no GPU has measured it.
-MIN_COMPOSITIONS_APART_BY_KERNELS = 4096
+# Compositions times hidden size, of a level that fused kernels encode: 4,096 compositions of the base size. Scoring
+# first saves a quarter of the products, but takes the host 1.6 times as long, which is all that counts for a small
+# level. The limit is an estimate: no GPU has measured it.
+MIN_VALUES_APART_BY_KERNELS = 4096 * 768
 
 
 class EncodedCells(NamedTuple):
@@ -56,7 +57,7 @@ def encode_cells(
         vectors_train_choice: whether the gradient of the vectors reaches the choice.
         uses: of ``left``, then ``right``, for fused kernels.
     """
-    if table.scores_first and _is_worth_scoring_first(left, table.kernels is not None):
+    if table.scores_first and _is_worth_scoring_first(table, left):
         return _score_then_build(table, left, right, noise, forbidden, vectors_train_choice)
     return _build_then_choose(table, left, right, noise, forbidden, vectors_train_choice, uses)
 
@@ -66,18 +67,21 @@ def _build_then_choose(
     uses: Uses | None,
 ) -> EncodedCells:  # fmt: skip
     """The definition: build the vectors of all candidates, then choose among them."""
+    composition = table.composition
     vectors, step = table.compose_and_score(left.flatten(), right.flatten(), uses)
     vectors, candidates = vectors.view(*left.shape, -1), table.with_children(step, left, right, uses)
-    vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, table.composition.composition_kernels)
+    kernels = composition.composition_kernels, composition.kernel_sizes
+    vector, log_prob, chosen = choose(vectors, candidates, noise, forbidden, *kernels)
     if not vectors_train_choice:
         vector = vectors.take_along_dim(chosen[:, None, None], 1)[:, 0]
     return EncodedCells(vector, log_prob, chosen, step.view(left.shape), candidates)
 
 
-def _is_worth_scoring_first(left: Tensor, by_kernels: bool) -> bool:
-    if by_kernels:
-        return left.shape[1] > 1 and left.numel() >= MIN_COMPOSITIONS_APART_BY_KERNELS
-    return left.numel() >= MIN_COMPOSITIONS_APART
+def _is_worth_scoring_first(table: NodeTable, left: Tensor) -> bool:
+    if table.kernels is None:
+        return left.numel() >= MIN_COMPOSITIONS_APART
+    num_values = left.numel() * table.vectors.values.shape[1]
+    return left.shape[1] > 1 and num_values >= MIN_VALUES_APART_BY_KERNELS
 
 
 def _score_then_build(
@@ -120,6 +124,7 @@ def choose(
     noise: float = 0.0,
     forbidden: Tensor | None = None,
     composition_kernels: str = "torch",
+    kernel_sizes: KernelSizes | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Straight-through choice among candidates whose vectors are all built.
 
@@ -127,13 +132,13 @@ def choose(
         vectors: ``(cells, candidates, hidden_size)``.
         candidates: ``(cells, candidates)``, log p̃ in nats.
         noise, forbidden: as for `encode_cells`.
-        composition_kernels: as ``config.composition_kernels``.
+        composition_kernels, kernel_sizes: as for `fused_kernels`.
 
     Returns:
         Vectors ``(cells, hidden_size)``, log p̃ ``(cells,)`` and chosen candidates ``(cells,)`` long.
     """
     offsets = choice_offsets(candidates, noise, forbidden)
-    fused = fused_kernels(composition_kernels, vectors)
+    fused = fused_kernels(composition_kernels, vectors, kernel_sizes)
     if fused is not None:
         return fused.choose(vectors, candidates, offsets)
     weights, chosen = choice_weights(candidates, offsets)

@@ -11,7 +11,7 @@ from .children import Children, FromVectors
 from .composition_layer import CompositionLayer
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import is_plain, is_watched
-from .fused import fused_kernels
+from .fused import KernelSizes, fused_kernels
 
 
 class CompositionStack(nn.Module):
@@ -40,7 +40,7 @@ class CompositionStack(nn.Module):
             ``(num_tasks + 2, compositions, hidden_size)``: outputs of the tasks, of the left and of the right child.
         """
         hidden, first = shared.join(shared.tasks, children.to(shared.dtype_of(children))), self.layers[0]
-        is_fused = fused_kernels(first.composition_kernels, hidden) is not None
+        is_fused = first.kernels_for(hidden) is not None
         if projected is None and is_plain(first.query_key_value) and not is_fused:
             projected = first.project(children)
         if projected is not None:
@@ -52,7 +52,7 @@ class CompositionStack(nn.Module):
 
     def works_apart(self, vectors: Tensor) -> bool:
         """Whether torch's own operations run and children and tasks may be computed apart."""
-        return self.may_be_cut() and fused_kernels(self.layers[0].composition_kernels, vectors) is None
+        return self.may_be_cut() and self.layers[0].kernels_for(vectors) is None
 
     def may_be_cut(self) -> bool:
         """Whether parts of a layer may be left out: no hook or adapter needs to see a whole layer's input, and no layer
@@ -146,6 +146,7 @@ class Composition(nn.Module):
     def __init__(self, config: FastR2D2Config):
         super().__init__()
         self.eps, self.composition_kernels = config.layer_norm_eps, config.composition_kernels
+        self.kernel_sizes = KernelSizes.of(config)
         self.stack = CompositionStack(config)
         self.score = nn.Linear(config.hidden_size, 1)
         self.blend = nn.Linear(config.hidden_size, 2)
@@ -173,7 +174,7 @@ class Composition(nn.Module):
         """The fused kernels if children may be gathered together with tasks and their projections; else None."""
         first = self.stack.layers[0]
         is_own = not self._is_compiled() and is_plain(first.query_key_value)
-        return fused_kernels(first.composition_kernels, vectors) if is_own else None
+        return first.kernels_for(vectors) if is_own else None
 
     def forward(
         self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None
@@ -217,7 +218,7 @@ class Composition(nn.Module):
         return F.logsigmoid(logit.to(torch.promote_types(logit.dtype, torch.float32)))
 
     def _blend(self, summed: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        fused = fused_kernels(self.composition_kernels, summed)
+        fused = fused_kernels(self.composition_kernels, summed, self.kernel_sizes)
         if fused is not None:
             return fused.blend_norm(self.blend(summed), left, right, self.eps)
         to_left, to_right = self.blend(summed).softmax(-1).unsqueeze(-2).unbind(-1)

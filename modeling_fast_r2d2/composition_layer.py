@@ -3,6 +3,8 @@
 It computes all tokens together or, for speed, children and tasks apart.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,7 +13,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import apply_linear, is_plain, linear
-from .fused import fused_kernels
+from .fused import KernelSizes, fused_kernels
 from .noise import Dropout
 
 
@@ -36,6 +38,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.eps = config.layer_norm_eps
         self.is_gelu = config.hidden_act == "gelu"
         self.composition_kernels = config.composition_kernels if self.is_gelu else "torch"
+        self.kernel_sizes = KernelSizes.of(config)
         self.role_embeddings = nn.Embedding(3, size)  # task, left, right
         self.query_key_value = nn.Linear(size, 3 * size)
         self.attention_output = nn.Linear(size, size)
@@ -55,6 +58,10 @@ class CompositionLayer(GradientCheckpointingLayer):
         """Whether the projection's matrix can be read. torch's quantised linear layers hide it."""
         return isinstance(getattr(self.query_key_value, "weight", None), Tensor)
 
+    def kernels_for(self, vectors: Tensor) -> Any:
+        """The fused kernels if they run for vectors; else None."""
+        return fused_kernels(self.composition_kernels, vectors, self.kernel_sizes)
+
     def role_bias(self, num_tasks: int) -> Tensor:
         """``(tokens, 3 * hidden_size)``: a role that is added to the input of a projection, as a bias after it. So one
         product serves queries, keys and values, of which the last have no role. It is 0, and not used, without
@@ -71,7 +78,7 @@ class CompositionLayer(GradientCheckpointingLayer):
 
         Under autocast, so each matrix is cast once for all levels, and vectors need not change between two dtypes.
         """
-        fused = fused_kernels(self.composition_kernels, like)
+        fused = self.kernels_for(like)
         if fused is None or not all(map(is_plain, self.linears)):
             return ()
         device = like.device.type
@@ -94,7 +101,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         Returns:
             ``(tokens, compositions, hidden_size)``.
         """
-        fused = fused_kernels(self.composition_kernels, hidden)
+        fused = self.kernels_for(hidden)
         if fused is not None and (weights or all(map(is_plain, self.linears))):
             return fused.layers.composition_layer(self, hidden, role_bias, projected, *weights)
         return self.finish(self._attend(self._project(hidden, role_bias, projected)), hidden)

@@ -2,7 +2,7 @@
 
 import warnings
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,15 +10,30 @@ from torch import Tensor
 COMPOSITION_KERNELS = ("auto", "torch", "triton")
 
 
-def fused_kernels(composition_kernels: str, tensor: Tensor) -> Any:
+class KernelSizes(NamedTuple):
+    """The sizes of a model that decide what is compiled for it."""
+
+    hidden_size: int
+    num_heads: int
+    intermediate_size: int
+    window_size: int
+
+    @classmethod
+    def of(cls, config: Any) -> "KernelSizes":
+        return cls(config.hidden_size, config.num_attention_heads, config.intermediate_size, config.window_size)
+
+
+def fused_kernels(composition_kernels: str, tensor: Tensor, sizes: KernelSizes | None = None) -> Any:
     """The module of fused kernels if they run for a tensor, None if torch's own operations do.
 
-    Before kernels are used on a device, dtype and size for the first time, they are compared with their definitions.
+    Before kernels are used on a device, in a dtype and for a model's sizes for the first time, they are compared with
+    their definitions: their backward passes when gradients are first asked for.
 
     Args:
         composition_kernels: of the configuration; ``"auto"`` means fused kernels on a GPU where Triton is installed and
             the kernels give right numbers.
-        tensor: ``(..., size)`` vectors, or ``(num_tokens,)`` split scores.
+        tensor: ``(..., hidden_size)`` vectors, or ``(num_tokens,)`` split scores.
+        sizes: of the model; None for split scores.
 
     Raises:
         ValueError: if ``"triton"`` was asked for and cannot run.
@@ -29,8 +44,8 @@ def fused_kernels(composition_kernels: str, tensor: Tensor) -> Any:
         return None
     kernels = _load()
     if kernels is not None and kernels.runs_fused(tensor):
-        size = tensor.shape[-1] if tensor.dim() > 1 else None
-        fault = _fault(str(tensor.device), tensor.dtype, size, composition_kernels == "triton")
+        place = str(tensor.device), tensor.dtype, sizes, torch.is_grad_enabled()
+        fault = _fault(*place, composition_kernels == "triton")
         return kernels if fault is None else None
     if composition_kernels == "triton":
         raise ValueError(
@@ -42,15 +57,19 @@ def fused_kernels(composition_kernels: str, tensor: Tensor) -> Any:
 
 
 @torch.compiler.assume_constant_result  # torch's compiler must not look into the check
-def _fault(device: str, dtype: torch.dtype, size: int | None, must_run: bool) -> str | None:
-    return _find_fault(device, dtype, size, must_run)
+def _fault(
+    device: str, dtype: torch.dtype, sizes: KernelSizes | None, with_gradients: bool, must_run: bool
+) -> str | None:
+    return _find_fault(device, dtype, sizes, with_gradients, must_run)
 
 
 @cache
-def _find_fault(device: str, dtype: torch.dtype, size: int | None, must_run: bool) -> str | None:
-    """What is wrong with the kernels, found once for each device, dtype and size; None if nothing is."""
+def _find_fault(
+    device: str, dtype: torch.dtype, sizes: KernelSizes | None, with_gradients: bool, must_run: bool
+) -> str | None:
+    """What is wrong with the kernels, found once for all arguments; None if nothing is."""
     trust = _load().trust
-    fault = trust.first_fault(torch.device(device), dtype, size)
+    fault = trust.first_fault(torch.device(device), dtype, sizes, with_gradients)
     if fault is None:
         return None
     place = trust.describe_place(torch.device(device), dtype)
@@ -75,4 +94,4 @@ def _load() -> Any:
     return fast_r2d2_kernels
 
 
-__all__ = ["COMPOSITION_KERNELS", "fused_kernels"]
+__all__ = ["COMPOSITION_KERNELS", "KernelSizes", "fused_kernels"]

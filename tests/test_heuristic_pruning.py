@@ -10,7 +10,7 @@ from modeling_fast_r2d2.heuristic_pruning import encode_heuristic
 class ToyComposition:
     """Vectors are (first token, last token); probabilities a fixed, arbitrary function of both children."""
 
-    composition_kernels = "torch"
+    composition_kernels, kernel_sizes = "torch", None
 
     def prepare(self, tasks):
         return tasks

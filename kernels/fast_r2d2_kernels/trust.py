@@ -31,23 +31,27 @@ class Example(NamedTuple):
     options: tuple = ()
 
 
-def vector_examples(size: int) -> dict[str, Example]:
-    """The ops on vectors of a size, as a model with heads of 64 would call them."""
-    heads = size // 64 if size % 64 == 0 else 1
+def vector_examples(
+    size: int, heads: int, intermediate_size: int, candidates: int, with_gradients: bool
+) -> dict[str, Example]:
+    """The ops on vectors, as a model of these sizes calls them. Without gradients there is no dropout, and log p̃ is not
+    gathered by kernels."""
     row, rows = (size,), (3, COMPOSITIONS, size)
     examples = {
         "blend_norm": Example(
             blend_norm, blend_norm_reference, ((COMPOSITIONS, 2), (COMPOSITIONS, size), (COMPOSITIONS, size)), (1e-5,)
         ),
         "choose": Example(
-            _with_noise(choose), _with_noise(choose_reference), ((COMPOSITIONS, 4, size), (COMPOSITIONS, 4))
+            _with_noise(choose),
+            _with_noise(choose_reference),
+            ((COMPOSITIONS, candidates, size), (COMPOSITIONS, candidates)),
         ),
     }
-    for width in (size, 1):  # vectors and log-probabilities of nodes
+    for width in (size, 3 * size, *([1] if with_gradients else [])):  # of nodes: vectors, projections, log p̃
         examples[f"gather_children of width {width}"] = Example(
             _with_ids(gather_children), _with_ids(gather_children_reference), ((COMPOSITIONS, width), (2, width))
         )
-    for dropout in (0.0, 0.1):
+    for dropout in (0.0, 0.1) if with_gradients else (0.0,):
         name = " with dropout" if dropout else ""
         for tasks in (1, 2):
             shapes = (tasks + 2, COMPOSITIONS, 3 * size), (tasks + 2, 3 * size)
@@ -58,7 +62,7 @@ def vector_examples(size: int) -> dict[str, Example]:
             residual_norm, residual_norm_reference, (rows, row, rows), (1e-5, dropout, 7)
         )
         examples[f"bias_gelu{name}"] = Example(
-            bias_gelu, bias_gelu_reference, ((3, COMPOSITIONS, 4 * size), (4 * size,)), (dropout, 7)
+            bias_gelu, bias_gelu_reference, ((3, COMPOSITIONS, intermediate_size), (intermediate_size,)), (dropout, 7)
         )
     return examples
 
@@ -81,18 +85,22 @@ def score_examples() -> dict[str, Example]:
     return {"range_logsumexp": Example(of_ranges(range_logsumexp), of_ranges(range_logsumexp_reference), ((300,),))}
 
 
-def first_fault(device: torch.device, dtype: torch.dtype, size: int | None) -> str | None:
+def first_fault(
+    device: torch.device, dtype: torch.dtype, sizes: tuple[int, int, int, int] | None, with_gradients: bool = True
+) -> str | None:
     """What is wrong with the first op that disagrees with its definition or fails; None if all agree.
 
     Args:
-        size: of vectors; None checks the op on split scores.
+        sizes: the model's hidden size, number of heads, intermediate size and window; None checks the op on split
+            scores.
+        with_gradients: whether backward passes, and dropout, are checked as well.
 
     Torch's random numbers and the mode of the caller (gradients, inference, autocast) neither change nor matter.
     """
-    examples = score_examples() if size is None else vector_examples(size)
+    examples = score_examples() if sizes is None else vector_examples(*sizes, with_gradients)
     for name, example in examples.items():
         try:
-            error = _largest_error(example, device, dtype)
+            error = _largest_error(example, device, dtype, with_gradients)
         except Exception as fault:  # whatever a compiler, a driver or a launch raises: torch can do without the kernel
             return f"the kernel {name} fails: {type(fault).__name__}: {fault}"
         if not error <= TOLERANCE[dtype]:  # NaN is a fault
@@ -107,10 +115,14 @@ def describe_place(device: torch.device, dtype: torch.dtype) -> str:
     return f"{name}, {str(dtype).removeprefix('torch.')}, torch {torch.__version__}, Triton {version}"
 
 
-def _largest_error(example: Example, device: torch.device, dtype: torch.dtype) -> float:
-    """Of outputs and gradients; the definition gets the same inputs in float64."""
+def _largest_error(example: Example, device: torch.device, dtype: torch.dtype, with_gradients: bool) -> float:
+    """Of outputs, and of gradients if asked for; the definition gets the same inputs in float64."""
     generator = torch.Generator().manual_seed(0)
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+    with (
+        torch.inference_mode(False),
+        torch.set_grad_enabled(with_gradients),
+        torch.autocast(device.type, enabled=False),
+    ):
         drawn = [torch.randn(shape, generator=generator).to(device, dtype) for shape in example.shapes]
         ours = _results(example.op, drawn, example.options)
         expected = _results(example.reference, [tensor.double() for tensor in drawn], example.options)
@@ -122,11 +134,13 @@ def _largest_error(example: Example, device: torch.device, dtype: torch.dtype) -
 
 
 def _results(function: Callable, inputs: list[Tensor], options: tuple) -> list[Tensor]:
-    """Outputs, and the inputs' gradients for drawn gradients of the outputs, which are exact in every dtype."""
+    """Outputs, and with gradients those of the inputs, for drawn gradients of the outputs, exact in every dtype."""
     generator = torch.Generator().manual_seed(1)
-    leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+    leaves = [tensor.clone().requires_grad_(torch.is_grad_enabled()) for tensor in inputs]
     outputs = function(*leaves, *options)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    if not torch.is_grad_enabled():
+        return list(outputs)
     real = [output for output in outputs if output.is_floating_point()]
     arriving = [torch.randn(output.shape, generator=generator).bfloat16().to(output) for output in real]
     grads = torch.autograd.grad(real, leaves, arriving, allow_unused=True)

@@ -29,6 +29,9 @@ def vectors(dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.zeros(2, 8, dtype=dtype).as_subclass(OnGPU)
 
 
+SMALL = fused.KernelSizes(hidden_size=8, num_heads=2, intermediate_size=16, window_size=3)
+
+
 def model(setting: str) -> FastR2D2Model:
     torch.manual_seed(0)
     config = FastR2D2Config(
@@ -51,11 +54,12 @@ def spoil(monkeypatch, module: str, function: str, factor: float = 1.01) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("size", [8, 128, None])
-def test_right_kernels_are_trusted(size, dtype):
+@pytest.mark.parametrize("with_gradients", [False, True])
+@pytest.mark.parametrize("sizes", [SMALL, (128, 4, 256, 4), None])
+def test_right_kernels_are_trusted(sizes, dtype, with_gradients):
     state = torch.get_rng_state()
     with torch.inference_mode():
-        assert trust.first_fault(CPU, dtype, size) is None
+        assert trust.first_fault(CPU, dtype, sizes, with_gradients) is None
     assert torch.get_rng_state().equal(state)
 
 
@@ -82,8 +86,10 @@ def test_wrong_numbers_of_any_kernel_are_found(module, function, op, monkeypatch
     for factor in (1.01, float("nan")):
         with monkeypatch.context() as context:
             spoil(context, module, function, factor)
-            fault = trust.first_fault(CPU, torch.float32, None if op == "range_logsumexp" else 8)
+            case = CPU, torch.float32, None if op == "range_logsumexp" else SMALL
+            fault = trust.first_fault(*case)
             assert fault.startswith(f"the kernel {op}") and "gives wrong numbers: relative error" in fault
+            assert (trust.first_fault(*case, with_gradients=False) is None) == function.endswith("_backward")
 
 
 def test_auto_warns_once_and_takes_torchs_operations(monkeypatch):
@@ -92,18 +98,18 @@ def test_auto_warns_once_and_takes_torchs_operations(monkeypatch):
         r"the kernel residual_norm gives wrong numbers.*\(cpu, float32, torch .*, Triton .*\); torch's operations run"
     )
     with pytest.warns(RuntimeWarning, match=what):
-        assert fused.fused_kernels("auto", vectors()) is None
+        assert fused.fused_kernels("auto", vectors(), SMALL) is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fused.fused_kernels("auto", vectors()) is None
-        assert fused.fused_kernels("torch", vectors()) is None
+        assert fused.fused_kernels("auto", vectors(), SMALL) is None
+        assert fused.fused_kernels("torch", vectors(), SMALL) is None
         assert fused.fused_kernels("auto", torch.zeros(9).as_subclass(OnGPU)) is kernels  # split scores: another op
 
 
 def test_auto_takes_right_kernels_without_a_word():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fused.fused_kernels("auto", vectors()) is kernels
+        assert fused.fused_kernels("auto", vectors(), SMALL) is kernels
 
 
 def test_a_kernel_that_fails_is_not_taken(monkeypatch):
@@ -112,7 +118,7 @@ def test_a_kernel_that_fails_is_not_taken(monkeypatch):
 
     monkeypatch.setattr(importlib.import_module("fast_r2d2_kernels.bias_gelu"), "_bias_gelu", fail)
     with pytest.warns(RuntimeWarning, match="the kernel bias_gelu fails: OSError: no compiler"):
-        assert fused.fused_kernels("auto", vectors()) is None
+        assert fused.fused_kernels("auto", vectors(), SMALL) is None
 
 
 def test_triton_raises_and_torch_does_not_ask(monkeypatch):

@@ -84,7 +84,7 @@ WITHOUT_CHANCE = {
 
 @torch.no_grad()
 def test_scoring_first_chooses_and_builds_what_building_all_does(monkeypatch):
-    monkeypatch.setattr(choice, "MIN_COMPOSITIONS_APART_BY_KERNELS", 0)
+    monkeypatch.setattr(choice, "MIN_VALUES_APART_BY_KERNELS", 0)
     ids, outputs = torch.randint(20, 40, (2, 5)), []
     for kernels in ("torch", "triton"):
         torch.manual_seed(1)

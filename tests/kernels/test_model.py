@@ -92,7 +92,7 @@ def test_large_levels_are_scored_first_in_evaluation(tiny_config, definitions, m
     )
     ids, costs = torch.randint(20, 100, (3, 40)), []
     for least in (10**9, 0):
-        monkeypatch.setattr(choice, "MIN_COMPOSITIONS_APART_BY_KERNELS", least)
+        monkeypatch.setattr(choice, "MIN_VALUES_APART_BY_KERNELS", least)
         for is_training in (True, False):
             set_seed(0)
             seen.clear()

@@ -14,6 +14,8 @@ import torch
 import fast_r2d2_kernels
 from modeling_fast_r2d2 import fused
 
+SIZES = fused.KernelSizes(8, 2, 16, 3)
+
 
 @pytest.mark.slow
 def test_wrong_kernels_are_found_by_the_interpreter():
@@ -28,7 +30,7 @@ def test_wrong_kernels_are_found_by_the_interpreter():
 
 
 def test_torchs_compiler_does_not_look_into_the_check(monkeypatch):
-    def check(device, dtype, size):
+    def check(device, dtype, sizes, with_gradients):
         found.append(torch.compiler.is_dynamo_compiling())
         return torch.ones(2).sum().item() * 0 or None  # what would break a graph
 
@@ -37,9 +39,27 @@ def test_torchs_compiler_does_not_look_into_the_check(monkeypatch):
     monkeypatch.setattr(fast_r2d2_kernels.trust, "first_fault", check)
     monkeypatch.setattr(fused, "_find_fault", cache(fused._find_fault.__wrapped__))
     choose = torch.compile(
-        lambda x: x + 1 if fused.fused_kernels("triton", x) is not None else x - 1, fullgraph=True, backend="eager"
+        lambda x: x + 1 if fused.fused_kernels("triton", x, SIZES) is not None else x - 1,
+        fullgraph=True,
+        backend="eager",
     )
     assert choose(torch.zeros(2, 8)).eq(1).all() and found == [False]
+
+
+def test_the_check_takes_the_models_own_sizes_and_its_gradients_when_they_are_asked_for(tiny_model, monkeypatch):
+    asked = []
+    monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
+    monkeypatch.setattr(fast_r2d2_kernels.trust, "first_fault", lambda device, *case: asked.append(case))
+    monkeypatch.setattr(fused, "_find_fault", cache(fused._find_fault.__wrapped__))
+    for module in tiny_model.modules():
+        if hasattr(module, "composition_kernels"):
+            module.composition_kernels = "triton"
+    ids = torch.tensor([[20, 21, 22]])
+    with torch.no_grad():
+        tiny_model.model(ids, encoding="chart")
+    assert asked == [(torch.float32, (16, 4, 32, 3), False)]
+    tiny_model.model(ids, encoding="chart")
+    assert asked[1:] == [(torch.float32, (16, 4, 32, 3), True)]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from timing.check import check_references
 from timing.clock import take_turns
 from timing.systems import pad
 
+BASE, SMALL = (768, 12, 3072, 4), (256, 4, 1024, 4)  # hidden size, heads, intermediate size, window
 KERNEL_DTYPES = torch.bfloat16, torch.float32, torch.float16
 TESTS = ("ops_against_references.py", "test_model_on_gpu.py", "test_gpu.py")  # in the order of what they tell
 
@@ -42,7 +43,7 @@ def versions(part: Part) -> dict:
 
 
 def kernel_faults(part: Part) -> dict:
-    """What is wrong with the kernels for each dtype and size; None is good.
+    """What is wrong with the kernels for each dtype and for the sizes of a model; None is good.
 
     Each has a process of its own, several at once: compiling takes most of the time, and after a wrong memory access a
     process cannot use its GPU any more.
@@ -51,23 +52,23 @@ def kernel_faults(part: Part) -> dict:
 
     if not kernels.is_available():
         return {"left_out": "kernels need a GPU and Triton"}
-    cases = [(part.device, dtype, size) for dtype in KERNEL_DTYPES for size in (768, 256, None)]
+    cases = [(part.device, dtype, sizes) for dtype in KERNEL_DTYPES for sizes in (BASE, SMALL, None)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(KERNEL_DTYPES), context, max_tasks_per_child=1) as pool:
         faults = {
-            f"{dtype}, size {size}": fault
-            for (_, dtype, size), fault in zip(cases, pool.map(fault_of, cases), strict=True)
+            f"{dtype}, size {sizes and sizes[0]}": fault
+            for (_, dtype, sizes), fault in zip(cases, pool.map(fault_of, cases), strict=True)
         }
     if any(faults.values()):
         raise ValueError(str(faults))
     return faults
 
 
-def fault_of(case: tuple[str, torch.dtype, int | None]) -> str | None:
+def fault_of(case: tuple[str, torch.dtype, tuple[int, int, int, int] | None]) -> str | None:
     from fast_r2d2_kernels import trust
 
-    device, dtype, size = case
-    return trust.first_fault(torch.device(device), dtype, size)
+    device, dtype, sizes = case
+    return trust.first_fault(torch.device(device), dtype, sizes)
 
 
 def references(part: Part, **options) -> dict:
