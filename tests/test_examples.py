@@ -38,18 +38,3 @@ def test_the_demo_draws_ten_trees_and_prints_their_brackets():
     for sentence, text in zip(sentences, brackets, strict=True):
         assert "".join(BinaryTree.from_brackets(text)[1]) == sentence.replace(" ", "")
     assert "┬" in result.stdout and "10 sentences in" in result.stderr and "sentences/s" in result.stderr
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_planning_prints_its_figures():
-    result = run("benchmarks/planning_and_memory.py", "--only", "planning")
-    assert result.returncode == 0 and "levels of 500 tokens" in result.stdout, result.stderr
-
-
-@pytest.mark.slow
-def test_the_training_benchmark_prints_its_figures(tmp_path):
-    (tmp_path / "corpus.txt").write_text("the cat sat on the mat\na dog ate the bone slowly\n" * 200, encoding="utf-8")
-    arguments = ["--corpus", str(tmp_path / "corpus.txt"), "--size", "tiny", "--vocab_size", "8000", "--repeats", "1"]
-    result = run("benchmarks/training.py", *arguments, "--only", "step")
-    assert result.returncode == 0, result.stderr
-    assert "ratio" in result.stdout and "together" in result.stdout

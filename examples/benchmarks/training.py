@@ -1,207 +1,174 @@
-"""Measure the time of a training step, beside that of its matrix products alone, and the memory it takes.
+"""Measure the time and memory of training steps against those of a BERT, on the same batches.
 
-    python examples/benchmarks/training.py --corpus text.txt                      # base size: step and memory
-    python examples/benchmarks/training.py --corpus text.txt --size tiny small --only step
-    python examples/benchmarks/training.py --corpus text.txt --size tiny --only step --config_overrides window_size=3 \\
-        --against ../another-checkout
+    python examples/benchmarks/training.py --corpus text.txt --output_dir runs/training          # base size
+    python examples/benchmarks/training.py --corpus text.txt --size tiny small --tokens 2048
 
-A recorder notes the matrix products of a step: forward pass, backward pass and update. They are then repeated alone,
-with the same shapes. Steps and products take turns, and no batch comes twice; figures are medians. Weights stay random,
-so that trees are deeper than a trained parser's. With ``--against``, steps of another checkout of the project take
-turns with this one's. Each checkout has a process of its own; batches and seeds are the same.
+A step is forward pass, backward pass, clipping and update; learning rates are zero, so that weights stay random and all
+rounds alike. Ways of training take turns on the same batches, and no batch comes twice. The BERT learns a classifier.
+It has the same hidden size and three times the layers, so that it makes about as many matrix products per token as
+encoding along a tree; on a CPU they are computed as ours are. The last columns compare a step with the rate at which
+the machine computes a large matrix product, and tell the memory that a step needs beyond weights and optimiser.
 """
 
 import argparse
 import itertools
-import multiprocessing
-import resource
 import statistics
-import sys
-import tempfile
-import time
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, set_seed
+from torch import Tensor, nn
+from transformers import BertForSequenceClassification, set_seed
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # pretraining
+import measuring
+from modeling_fast_r2d2 import (
+    FastR2D2Config,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    parameter_groups,
+)
+from pretraining.options import SIZES
 
-from modeling_fast_r2d2 import bundled_checkpoint
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from pretraining.batches import Limits, PlannedEpochs, ProcessShare
-from pretraining.corpus import tokenize_corpus
-from pretraining.models import make_model
-from pretraining.options import SIZES, DataOptions, ModelOptions
-from pretraining.texts import read_texts
-from timing.checkout import check_checkout
-from timing.machine import describe_machine, describe_products
-from timing.steps import THIS_CHECKOUT, describe_turns, take_turns, workers_of
-from tokenization_fast_r2d2 import DataCollatorForFastR2D2, task_token_ids
+BERT = "BERT x 3, fine-tuning"
+ALONG_TREES = {"chart_loss_weight": 0.0, "lm_loss_weight": 0.0, "tree_loss_weight": 0.0}
+ON_A_CPU = (
+    BERT, "fine-tuning along trees", "fine-tuning, all losses", "pretraining", "pretraining, gradient checkpointing",
+)  # fmt: skip
+ON_A_GPU = *ON_A_CPU, "pretraining, no kernels"
 
-# Sentences and tokens per batch, at most, and batches that count: an even number, so that each checkout begins half of
-# the turns.
-USUAL_BATCHES = {"tiny": (512, 2048, 10), "small": (512, 2048, 6), "base": (64, 1536, 4)}
+
+def make_model(way: str, size: str) -> nn.Module:
+    """The model that is trained in one of the ways, with the same random weights each time."""
+    set_seed(0)
+    fields = SIZES[size] | {"vocab_size": measuring.VOCAB_SIZE}
+    if way == BERT:
+        return BertForSequenceClassification(measuring.bert_config(FastR2D2Config(**fields)))
+    if way.startswith("fine-tuning"):
+        weights = ALONG_TREES if way == "fine-tuning along trees" else {}
+        return FastR2D2ForSequenceClassification(FastR2D2Config(**fields, **weights))
+    kernels = "torch" if way.endswith("no kernels") else "auto"
+    model = FastR2D2ForPreTraining(FastR2D2Config(**fields, composition_kernels=kernels))
+    if way.endswith("gradient checkpointing"):
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model
 
 
 class Training:
-    """A model, and a corpus cut into batches."""
+    """A model and its optimiser; each call makes a step on the next of some batches."""
 
-    def __init__(self, options: argparse.Namespace, gradient_checkpointing: bool = False):
-        set_seed(0)
-        self.tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint("fast-r2d2-tiny"))
-        self.overrides = f"vocab_size={options.vocab_size}"
-        if options.config_overrides:
-            self.overrides += "," + options.config_overrides
-        size = ModelOptions(size=options.size, config_overrides=self.overrides)
-        self.model = make_model(self.tokenizer, size, gradient_checkpointing)
-        data = DataOptions(corpus=options.corpus, clean_wikitext=True)
-        corpus = tokenize_corpus(read_texts(data), self.tokenizer, data)
-        limits = Limits(options.sentences, options.tokens)
-        self.epochs = PlannedEpochs(corpus, 0, limits, ProcessShare(), DataCollatorForFastR2D2(self.tokenizer))
+    def __init__(self, way: str, size: str, batches: list[dict[str, Tensor]], device: str, dtype: torch.dtype):
+        model = make_model(way, size).train().to(device)
+        groups = [{"params": list(model.parameters())}] if way == BERT else parameter_groups(model, 0.0, 0.0)
+        self.model = measuring.on_our_products(model) if way == BERT and device == "cpu" else model
+        self.optimizer = torch.optim.AdamW(groups, lr=0.0, fused=device != "cpu")
+        self.has_labels = not way.startswith("pretraining")
+        self.batches = itertools.cycle(batches)
+        self.device, self.dtype = device, dtype
 
-    def fields(self, size: str) -> dict:
-        """Fields of the configuration that a worker needs besides the overrides."""
-        return {**SIZES[size], **task_token_ids(self.tokenizer)}
-
-    def batches(self, number: int) -> list[dict[str, torch.Tensor]]:
-        """Typical batches: those with a mean sentence length nearest to the corpus's."""
-        batches = [step.batches[0] for step, _ in itertools.islice(self.epochs.steps(0), 20 * number)]
-        mean = self.epochs.corpus.lengths.mean()
-        return sorted(batches, key=lambda batch: abs(batch["attention_mask"].sum(1).float().mean() - mean))[:number]
+    def __call__(self) -> None:
+        batch = next(self.batches)
+        if self.has_labels:
+            batch = batch | {"labels": batch["input_ids"][:, 0] % 2}
+        with torch.autocast(self.device.split(":")[0], self.dtype, enabled=self.dtype != torch.float32):
+            loss = self.model(**batch).loss
+        loss.backward()
+        for group in self.optimizer.param_groups:
+            nn.utils.clip_grad_norm_(group["params"], 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
 
-def measure_step(options: argparse.Namespace) -> None:
-    training = Training(options)
-    batches = training.batches(options.repeats + 1)
-    tokens = [int(batch["attention_mask"].sum()) for batch in batches]
-    window = training.model.config.window_size
-    with tempfile.TemporaryDirectory() as folder:
-        torch.save(batches, Path(folder) / "batches.pt")
-        with workers_of(
-            [THIS_CHECKOUT, *filter(None, [options.against])], fields=training.fields(options.size),
-            overrides=training.overrides, batches=str(Path(folder) / "batches.pt"),
-            gradient_checkpointing=options.gradient_checkpointing,
-        ) as workers:  # fmt: skip
-            for name, worker in workers.items():
-                files = ", ".join(str(Path(file).resolve().relative_to(worker.root)) for file in worker.files)
-                print(f"{name}: imported in {worker.root} {files}")
-            for threads in options.threads:
-                turns = take_turns(workers, len(batches), threads)
-                print(f"\nstep, {options.size} size, window {window}, {threads} threads, {len(turns)} batches of "
-                      f"{min(tokens[1:])} to {max(tokens[1:])} tokens, {len(batches[-1]['input_ids'])} sentences "
-                      f"in the last; medians\n{describe_turns(turns, tokens[1:])}", flush=True)  # fmt: skip
-    own = next(iter(workers))
-    measure_preparation(training, statistics.median(turn[own]["wall"] for turn in turns))
+def make_batches(options: argparse.Namespace) -> list[dict[str, Tensor]]:
+    """A batch for each round and one more, all with about the mean length of the corpus's sentences.
+
+    Raises:
+        ValueError: if the corpus is too small.
+    """
+    count = options.rounds + 1
+    sentences = measuring.read_corpus(options.corpus, 4 * count * (1 + options.tokens // 25))
+    mean = sum(map(len, sentences)) / len(sentences)
+    batches = list(measuring.batches_of(sentences, 0, options.tokens))
+    if len(batches) < count:
+        raise ValueError(f"--tokens {options.tokens} leaves {len(batches)} batches, but {count} are needed")
+    batches.sort(key=lambda batch: abs(sum(map(len, batch)) / len(batch) - mean))
+    batches.sort(key=lambda batch: abs(sum(map(len, batch)) / len(batch) - mean))
+    return [measuring.pad(batch, options.device) for batch in batches[:count]]
 
 
-def measure_preparation(training: Training, step_seconds: float) -> None:
-    """Print the time of planning an epoch, loading batches and planning charts, as a share of a step."""
-    start = time.perf_counter()
-    num_steps = len(training.epochs.plan(0))
-    epoch = (time.perf_counter() - start) / num_steps
-    loading, planning, start = [], [], time.perf_counter()
-    for step, _ in itertools.islice(training.epochs.steps(0), 40):
-        loading.append(time.perf_counter() - start)
-        planning.append(plan_seconds(step.batches[0], training.model.config.window_size))
-        start = time.perf_counter()
-    parts = {"order of the epoch": epoch, "loading": statistics.median(loading), "charts": statistics.median(planning)}
-    print("before a step: " + ", ".join(f"{name} {1000 * seconds:.2f} ms" for name, seconds in parts.items())
-          + f"; together {100 * sum(parts.values()) / step_seconds:.2f} % of it")  # fmt: skip
+def measure(options: argparse.Namespace, size: str, dtype: torch.dtype, rate: float) -> list[dict]:
+    """A row per way of training a size.
+
+    Args:
+        rate: additions and multiplications per second of a large matrix product.
+    """
+    batches = make_batches(options)
+    steps = {way: Training(way, size, batches, options.device, dtype) for way in options.ways}
+    times = measuring.take_turns(steps, options.rounds)
+    tokens = statistics.median(int(batch["attention_mask"].sum()) for batch in batches[1:])
+    rows = []
+    for way, time in times.items():
+        row = {"size": size, "way": way, "tokens": tokens, "seconds": time.median, "least": time.least,
+               "most": time.most, "tokens_per_second": tokens / time.median}  # fmt: skip
+        row |= {"times_bert": time.median / times[BERT].median} if BERT in times else {}
+        row |= {
+            "operations": measuring.operations_of(steps[way]),
+            "peak_bytes": measuring.peak_memory(steps[way], options.device),
+        }
+        row["share_of_rate"] = row["operations"] / time.median / rate
+        rows.append(row)
+        if options.profile:
+            print(f"{way}\n{measuring.profile_of(steps[way], options.device)}", flush=True)
+    return rows
 
 
-def plan_seconds(batch: dict[str, torch.Tensor], window_size: int) -> float:
-    lengths = batch["attention_mask"].sum(1)
-    scores = torch.randn(len(lengths), int(lengths.max()) - 1)
-    start = time.perf_counter()
-    plan_chart(merge_ranks(scores, lengths), lengths, window_size)
-    return time.perf_counter() - start
+def describe(results: dict) -> str:
+    head = [
+        "step",
+        "seconds (least to most)",
+        "tokens per second",
+        "x BERT",
+        "Gflop",
+        "share of products' rate",
+        "memory",
+    ]
+    return results["title"] + "\n\n" + measuring.as_table(head, list(map(_cells, results["steps"])))
 
 
-def measure_memory(options: argparse.Namespace) -> None:
-    """Print the peak resident memory that a forward and backward pass adds, in fresh processes. Needs Linux."""
-    context = multiprocessing.get_context("spawn")
-    peaks = {}
-    for gradient_checkpointing in (False, True):
-        queue = context.Queue()
-        process = context.Process(target=_measure_peak, args=(options, gradient_checkpointing, queue))
-        process.start()
-        process.join()
-        if process.exitcode:
-            raise SystemExit(f"the measured process ended with {process.exitcode}; out of memory? Try fewer --tokens")
-        peaks[gradient_checkpointing] = queue.get()
-    (added, total), (added_with, total_with) = peaks[False], peaks[True]
-    print(f"peak memory, {options.size} size: a pass adds {added:.2f} GiB, with gradient checkpointing "
-          f"{added_with:.2f} GiB, {added_with / added:.3f} of it; "
-          f"the whole process {total:.2f} and {total_with:.2f} GiB, {total_with / total:.3f}")  # fmt: skip
-
-
-def _measure_peak(options: argparse.Namespace, gradient_checkpointing: bool, queue) -> None:
-    training = Training(options, gradient_checkpointing)
-    [batch] = training.batches(1)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    before = pages * resource.getpagesize() / 2**30
-    training.model(**batch).loss.backward()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in KiB
-    queue.put((peak - before, peak))
-
-
-def options_of_size(options: argparse.Namespace, size: str) -> argparse.Namespace:
-    """The options for one size; what was not given has the usual value of that size."""
-    sentences, tokens, repeats = USUAL_BATCHES[size]
-    most = torch.get_num_threads()
-    usual = {
-        "sentences": options.sentences or sentences, "tokens": options.tokens or tokens,
-        "repeats": options.repeats or repeats,
-        "threads": options.threads or ([most] if size == "base" else sorted({1, most})),
-    }  # fmt: skip
-    return argparse.Namespace(**vars(options) | usual | {"size": size})
+def _cells(row: dict) -> list[str]:
+    return [
+        f"{row['size']}: {row['way']}",
+        f"{row['seconds']:.3g} ({row['least']:.3g} to {row['most']:.3g})",
+        f"{row['tokens_per_second']:,.0f}",
+        f"{row['times_bert']:.2f}" if "times_bert" in row else "–",
+        f"{row['operations'] / 1e9:,.3g}",
+        f"{row['share_of_rate']:.0%}",
+        measuring.as_memory(row["peak_bytes"]),
+    ]
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--corpus", nargs="+", required=True, help="text files, one sentence per line")
+    add("--corpus", type=Path, nargs="+", help="text files, one sentence per line; by default ids are drawn")
+    add("--ways", nargs="+", choices=ON_A_GPU, help="ways of training to time; by default all")
     add("--size", nargs="+", default=["base"], choices=list(SIZES), help="sizes of the model, one after the other")
-    add("--vocab_size", type=int, default=30522, help="vocabulary size of the model; the batches use fewer pieces")
-    add("--config_overrides", help="fields of the configuration, such as window_size=3,parser_dropout_prob=0")
-    add("--sentences", type=int, help="sentences per batch, at most; by default 64 for the base size, else 512")
-    add(
-        "--tokens",
-        type=int,
-        help="tokens per batch, at most; by default 1536 for the base size, else 2048",
-    )
-    add("--gradient_checkpointing", action="store_true", help="time the step with gradient checkpointing")
-    add("--against", type=Path, help="folder of another checkout of the project to compare with")
-    add("--only", choices=["step", "memory"], help="measure only one of the two")
-    add(
-        "--repeats",
-        type=int,
-        help="batches that count; by default 10, 6 and 4 for the tiny, small and base size",
-    )
-    add(
-        "--threads",
-        type=int,
-        nargs="+",
-        help="numbers of CPU threads; by default PyTorch's choice, and also 1 for the smaller sizes",
-    )
+    add("--tokens", type=int, default=1536, help="tokens per batch, padding included")
+    add("--rounds", type=int, default=4, help="number of steps of every way that count")
+    measuring.add_machine_options(parser)
     options = parser.parse_args(arguments)
-    if options.against:
-        try:
-            check_checkout(options.against)
-        except ValueError as error:
-            parser.error(str(error))
+    options.ways = options.ways or list(ON_A_CPU if options.device == "cpu" else ON_A_GPU)
     return options
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
-    print(f"torch {torch.__version__}, {describe_machine('cpu')}, {describe_products('cpu', torch.float32)}")
-    # All before anything is timed, because measuring changes the number of threads.
-    for each in [options_of_size(options, size) for size in options.size]:
-        if options.only in (None, "step"):
-            measure_step(each)
-        if options.only in (None, "memory"):
-            measure_memory(each)
+    dtype = measuring.set_machine(options)
+    rate = measuring.rate_of_products(options.device, dtype)
+    title = f"{measuring.describe_machine(options.device, dtype)}; a large product: {rate / 1e9:,.0f} Gflop/s"
+    results: dict = {"title": title, "rate": rate, "steps": []}
+    for size in options.size:
+        results["steps"] += measure(options, size, dtype, rate)
+        measuring.save(options.output_dir, "training", results, describe(results))
+    print(describe(results))
 
 
 if __name__ == "__main__":

@@ -61,11 +61,10 @@ def _run(options: argparse.Namespace) -> None:
 def _buffer_output() -> None:
     """With PYTHONUNBUFFERED standard output has no buffer, and Python drops what a full disk did not take, without an
     error. A buffer notices; it is flushed at every line."""
-    raw = getattr(sys.stdout, "buffer", None)
-    if sys.stdout and sys.stdout is sys.__stdout__ and isinstance(raw, io.RawIOBase):
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(raw), sys.stdout.encoding, sys.stdout.errors, line_buffering=True
-        )
+    stdout = sys.__stdout__
+    raw = getattr(stdout, "buffer", None)
+    if stdout and sys.stdout is stdout and isinstance(raw, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), stdout.encoding, stdout.errors, line_buffering=True)
 
 
 def bound_onednn_memory() -> None:

@@ -1,0 +1,290 @@
+"""Are the numbers right on this GPU, and where do they not repeat? A part of `on_gpu.py`.
+
+    python examples/benchmarks/checks.py --output_dir runs/gpu/checks
+
+Each check stands alone: what goes wrong in one is noted and does not end the others. Sizes are the project's own, so
+that kernels are compiled for the vectors and heads that models have.
+"""
+
+import argparse
+import copy
+import importlib.util
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import set_seed
+
+from measuring import as_memory, as_table, pad, peak_memory, read_corpus, save
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
+from pretraining.options import SIZES
+
+HALF = torch.bfloat16, torch.float16
+SMALLEST_ERROR = 1e-5  # relative to float64: float32 alone makes such errors
+MOST_WAITS = {"forced": 4, "chart": 6}
+LARGE_CHARTS_BYTES = 4 * 2**30
+# The checks of what repeats need it, before the first product.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+class Machine:
+    """Where the checks run, and models and batches for it."""
+
+    def __init__(self, tiny: bool):
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.tiny = tiny
+        self.sizes = ["tiny"] if tiny else list(SIZES)
+        self.largest = self.sizes[-1]
+
+    def config(self, size: str, **options: Any) -> FastR2D2Config:
+        noiseless = dict.fromkeys(
+            ("hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "split_noise",
+             "choice_noise"), 0.0,
+        )  # fmt: skip
+        return FastR2D2Config(**SIZES[size] | {"vocab_size": 30522} | noiseless | options)
+
+    def encoder(self, size: str, dtype: torch.dtype = torch.float32, **options: Any) -> FastR2D2Model:
+        set_seed(0)
+        return FastR2D2Model(self.config(size, **options)).eval().to(self.device, dtype)
+
+    def batch(self, count: int, low: int = 5, high: int = 30) -> dict[str, Tensor]:
+        count, high = (3, 9) if self.tiny else (count, high)
+        return pad(read_corpus(None, count, min(low, high - 1), high), self.device)
+
+
+def versions(machine: Machine) -> str:
+    found = {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__}
+    found["triton"] = importlib.import_module("triton").__version__ if importlib.util.find_spec("triton") else "none"
+    if machine.device == "cuda":
+        memory = as_memory(torch.cuda.get_device_properties(0).total_memory)
+        found |= {torch.cuda.get_device_name(): memory, "CUDA": torch.version.cuda or "none"}
+        found["cuDNN"] = str(torch.backends.cudnn.version())
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+@torch.inference_mode()
+def first_inference(machine: Machine, size: str) -> str:
+    """What the first encoding costs beyond the second one: checking and compiling the kernels."""
+    model, batch = machine.encoder(size, HALF[0] if machine.device == "cuda" else torch.float32), machine.batch(8)
+    before, seconds = _compiled_kernels(), []
+    for _ in range(2):
+        start = time.perf_counter()
+        model(**batch, encoding="chart").pooler_output.cpu()
+        seconds.append(time.perf_counter() - start)
+    return f"{seconds[0]:.2f} s, then {seconds[1]:.3f} s; {_compiled_kernels() - before} kernels compiled"
+
+
+def _compiled_kernels() -> int:
+    folder = os.environ.get("TRITON_CACHE_DIR")
+    return sum(1 for _ in Path(folder).rglob("*.cubin")) if folder else 0
+
+
+def kernels(machine: Machine, size: str, dtype: torch.dtype) -> str:
+    """Roots and gradients by kernels and by torch's operations in a dtype, each against torch's in float64.
+
+    In half precision only along given trees: rounding may choose other candidates in a chart.
+    """
+    batch = machine.batch(8)
+    given = {"split_scores": torch.rand(batch["input_ids"][:, 1:].shape, generator=torch.Generator().manual_seed(0))}
+    inputs = batch | {name: scores.to(machine.device) for name, scores in given.items()}
+    errors = []
+    for encoding in ("forced",) if dtype in HALF else ("forced", "chart"):
+        exact = _roots_and_gradients(machine.encoder(size, torch.float64), inputs, encoding)
+        for kind in ("triton" if machine.device == "cuda" else "auto", "torch"):
+            ours = _roots_and_gradients(machine.encoder(size, dtype, composition_kernels=kind), inputs, encoding)
+            errors.append(max(_distance(*pair) for pair in zip(ours, exact, strict=True)))
+        if not errors[-2] <= max(2 * errors[-1], SMALLEST_ERROR):
+            raise ValueError(f"{encoding}: kernels are wrong by {errors[-2]:.1e}, torch by {errors[-1]:.1e}")
+    return "relative errors of kernels and of torch: " + ", ".join(f"{error:.1e}" for error in errors)
+
+
+def _roots_and_gradients(model: FastR2D2Model, inputs: dict[str, Tensor], encoding: str) -> list[Tensor]:
+    roots = model(**inputs, encoding=encoding).pooler_output
+    (roots * torch.linspace(-1, 1, roots.shape[1]).to(roots)).sum().backward()
+    gradients = [weight.grad.flatten().double() for weight in model.parameters() if weight.grad is not None]
+    return [roots.detach().double(), torch.cat(gradients)]
+
+
+def _distance(ours: Tensor, expected: Tensor) -> float:
+    return ((ours - expected).norm() / expected.norm()).item()
+
+
+@torch.inference_mode()
+def waits(machine: Machine, encoding: str) -> str:
+    """How often the host waits for the GPU in an encoding, and where."""
+    model, batch = machine.encoder(machine.largest), machine.batch(8)
+    model(**batch, encoding=encoding)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        if machine.device == "cuda":
+            torch.cuda.set_sync_debug_mode("warn")
+        model(**batch, encoding=encoding)
+        if machine.device == "cuda":
+            torch.cuda.set_sync_debug_mode("default")
+    places = [f"{Path(w.filename).name}:{w.lineno}" for w in seen if "synchroniz" in str(w.message)]
+    if len(places) > MOST_WAITS[encoding]:
+        raise ValueError(f"{len(places)} waits, at most {MOST_WAITS[encoding]} are allowed: {', '.join(places)}")
+    return f"{len(places)} {', '.join(places)}"
+
+
+@torch.inference_mode()
+def large_charts(machine: Machine) -> str:
+    """The memory of charts whose largest level has more than 100,000 compositions; levels must go in parts."""
+    model = machine.encoder(machine.largest, HALF[0] if machine.device == "cuda" else torch.float32)
+    batch = machine.batch(218, 149, 150)
+    memory = peak_memory(lambda: model(**batch, encoding="chart"), machine.device)
+    if memory is not None and memory > LARGE_CHARTS_BYTES:
+        raise ValueError(f"{as_memory(memory)}, at most {as_memory(LARGE_CHARTS_BYTES)} are allowed")
+    return as_memory(memory)
+
+
+@torch.inference_mode()
+def dependence_on_the_batch(machine: Machine, dtype: torch.dtype, encoding: str) -> str:
+    """How many trees change with what else is in the batch."""
+    model, batch = machine.encoder(machine.largest, dtype), machine.batch(50)
+    together = model(**batch, encoding=encoding).spans
+    changed = 0
+    for row, length in enumerate(batch["attention_mask"].sum(1).tolist()):
+        alone = model(batch["input_ids"][row : row + 1, :length], encoding=encoding).spans[0]
+        changed += not torch.equal(alone, together[row, : length - 1])
+    return f"{changed} of {len(together)} trees change"
+
+
+@torch.inference_mode()
+def lstm_in_tf32(machine: Machine) -> str:
+    """How far split scores move by the TF32 products that cuDNN's LSTM makes by default."""
+    model, batch = machine.encoder(machine.largest), machine.batch(50)
+    scores = []
+    for allow_tf32 in (True, False):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=allow_tf32):
+            scores.append(model(**batch, encoding="forced").split_scores)
+    return f"split scores move by {_distance(*scores):.1e} of their norm"
+
+
+def repeats(machine: Machine, deterministic: bool) -> str:
+    """Whether three steps of pretraining from the same seed give the same weights twice.
+
+    Raises:
+        ValueError: if they do not although torch was told to be deterministic.
+    """
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        first, second = (_trained_weights(machine) for _ in range(2))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    if torch.equal(first, second):
+        return "the same weights"
+    said = f"weights differ by {_distance(first, second):.1e} of their norm"
+    if deterministic:
+        raise ValueError(said)
+    return said
+
+
+def _trained_weights(machine: Machine) -> Tensor:
+    set_seed(0)
+    config = machine.config(machine.largest, hidden_dropout_prob=0.1, split_noise=1.0, choice_noise=1.0)
+    model = FastR2D2ForPreTraining(config).train().to(machine.device)
+    optimizer, batch = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), machine.batch(32)
+    for _ in range(3):
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return torch.cat([weight.detach().flatten() for weight in model.parameters()])
+
+
+def mixed_precision(machine: Machine, precision: str) -> str:
+    """Steps by accelerate with a fused optimiser: losses fall, and a step with infinite gradients changes no weight."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    accelerator = Accelerator(mixed_precision=precision, cpu=machine.device == "cpu")
+    set_seed(0)
+    model = FastR2D2ForPreTraining(machine.config(machine.largest)).train()
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True))
+    batch, losses = machine.batch(32), []
+    for _ in range(30):
+        loss = model(**batch).loss
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    if not losses[-1] < losses[0]:
+        raise ValueError(f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f}")
+    said = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
+    if accelerator.scaler is None:
+        return said
+    before = copy.deepcopy(model.state_dict())
+    accelerator.backward(model(**batch).loss * float("inf"))
+    optimizer.step()
+    if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
+        raise ValueError("a step with infinite gradients changed the weights")
+    return f"{said}; after an infinite step optimizer_step_was_skipped is {accelerator.optimizer_step_was_skipped}"
+
+
+def all_checks(machine: Machine) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Name and function of each check, the most informative first."""
+    dtypes = (torch.float32, *HALF) if machine.device == "cuda" else (torch.float32,)
+    yield "versions", lambda: versions(machine)
+    for size in machine.sizes:
+        yield f"first inference, {size} size", lambda size=size: first_inference(machine, size)
+    for size in machine.sizes:
+        for dtype in dtypes:
+            yield f"kernels, {size} size, {dtype}", lambda size=size, dtype=dtype: kernels(machine, size, dtype)
+    for encoding in MOST_WAITS:
+        yield f"waits, {encoding}", lambda encoding=encoding: waits(machine, encoding)
+    yield "memory of large charts", lambda: large_charts(machine)
+    for precision in ("bf16", "fp16") if machine.device == "cuda" else ("no",):
+        yield f"training in {precision}", lambda precision=precision: mixed_precision(machine, precision)
+    for deterministic in (True, False):
+        name = f"training repeats{', deterministic algorithms' if deterministic else ''}"
+        yield name, lambda deterministic=deterministic: repeats(machine, deterministic)
+    for dtype in dtypes[:2]:
+        for encoding in MOST_WAITS:
+            name = f"trees by batch, {dtype}, {encoding}"
+            yield name, lambda d=dtype, e=encoding: dependence_on_the_batch(machine, d, e)
+    yield "LSTM in TF32", lambda: lstm_in_tf32(machine)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output_dir", type=Path, help="folder for checks.json and checks.md")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to try the checks on a CPU")
+    options = parser.parse_args(arguments)
+    machine = Machine(options.tiny)
+    if machine.device == "cpu" and not options.tiny:
+        sys.exit("there is no GPU that torch can use; --tiny tries the checks on a CPU")
+    results: dict[str, dict] = {}
+    for name, check in all_checks(machine):
+        start = time.monotonic()
+        try:
+            result = {"right": True, "found": check()}
+        except Exception as error:  # a kernel, a driver or too little memory must not cost the other checks
+            traceback.print_exc()
+            result = {"right": False, "found": f"{type(error).__name__}: {str(error)[:500]}"}
+        results[name] = result | {"seconds": time.monotonic() - start}
+        print(f"{name}: {json.dumps(results[name])}", flush=True)
+        save(options.output_dir, "checks", results, describe(results))
+    sys.exit(not all(result["right"] for result in results.values()))
+
+
+def describe(results: dict[str, dict]) -> str:
+    rows = [
+        [name, "right" if result["right"] else "WRONG", " ".join(result["found"].split()), f"{result['seconds']:.0f}"]
+        for name, result in results.items()
+    ]
+    return as_table(["check", "", "found", "seconds"], rows)
+
+
+if __name__ == "__main__":
+    main()
