@@ -238,3 +238,12 @@ def test_feature_extraction_gives_tokens_then_constituents(tokenizer):
         torch.testing.assert_close(vectors[:num_tokens], model.embeddings(batch["input_ids"])[0])
         root = output.spans[0].tolist().index([0, num_tokens - 1]) + num_tokens if num_tokens > 1 else 0
         torch.testing.assert_close(vectors[root], output.pooler_output[0])
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 7])
+def test_without_rows_of_zeros_feature_extraction_does_not_depend_on_the_batch(batch_size):
+    extract = pipeline("feature-extraction", model=bundled_checkpoint(), device="cpu")
+    texts = [*SENTENCES, ""]
+    batched = extract(texts, batch_size=batch_size, return_tensors=True)
+    for text, [vectors] in zip(texts, batched, strict=True):
+        torch.testing.assert_close(vectors[vectors.any(dim=-1)], extract(text, return_tensors=True)[0])
