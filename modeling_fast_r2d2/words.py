@@ -206,7 +206,7 @@ def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int
         encoded["words"][row], encoded["offsets"][row] = [unk_token], [(0, 0)]
     if empty:
         logger.warning(
-            f"{len(empty)} of {len(encoded['input_ids'])} sentences have no text (the first is number "
+            f"sentences without text: {len(empty)} of {len(encoded['input_ids'])} (the first is number "
             f"{empty[0] + 1}); each becomes one {unk_token}"
         )
 

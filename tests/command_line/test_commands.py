@@ -1,6 +1,7 @@
 """`fast-r2d2` as a user runs it, most of it in this process."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,9 +11,10 @@ from xml.etree import ElementTree
 
 import evaluate
 import pytest
+from tqdm import tqdm
 from transformers import AutoTokenizer
 
-from fast_r2d2_entry_points.command_line import main, parsing, texts
+from fast_r2d2_entry_points.command_line import main, parsing, scoring, shards, texts
 from fast_r2d2_entry_points.command_line.texts import Text
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import UNLABELED_F1, read_predicted_trees, read_treebank, score_trees
@@ -46,7 +48,7 @@ def test_standard_input_and_the_exit_code():
     command = [sys.executable, "-m", "fast_r2d2_entry_points.command_line", "parse"]
     result = subprocess.run([*command, "-"], input="a cat sat\n\n", capture_output=True, text=True, encoding="utf-8")
     assert result.returncode == 0 and result.stdout.splitlines()[1] == "", result.stderr
-    assert "1 sentences in" in result.stderr
+    assert re.fullmatch(r"1 sentence in \S+ s, \d+ sentences/s\n", result.stderr)
     result = subprocess.run([*command, "--file", "nowhere.txt"], capture_output=True, text=True)
     assert result.returncode == 2 and result.stderr == "fast-r2d2 parse: error: --file nowhere.txt does not exist\n"
     latin = subprocess.run([*command, "-"], input="a\nBär\n".encode("latin-1"), capture_output=True)
@@ -89,6 +91,19 @@ def test_parsing_streams(capsys, monkeypatch):
         peaks[count] = tracemalloc.get_traced_memory()[1] - len(capsys.readouterr().out)
         tracemalloc.stop()
     assert peaks[9000] < peaks[3000] + 2_000_000
+
+
+@pytest.mark.parametrize("module, command, said", [
+    (parsing, "parse --file {one}", r"1 sentence in \S+ s, \d+ sentences/s\n"),
+    (shards, "parse --file {one} --output {out}", "process 0: 1 shard written, 0 existed already\n"),
+    (scoring, "evaluate {gold} --systems parser", ""),
+])  # fmt: skip
+def test_bars_do_not_pile_up_where_there_is_no_terminal(gold, tmp_path, capsys, monkeypatch, module, command, said):
+    monkeypatch.setattr(module, "tqdm", lambda **options: tqdm(**options | {"delay": 0}))
+    (tmp_path / "one.txt").write_text("the cat sat\n")
+    places = {"gold": gold, "one": tmp_path / "one.txt", "out": tmp_path / "out"}
+    main([word.format(**places) for word in command.split()])
+    assert re.fullmatch(said, capsys.readouterr().err)
 
 
 def test_control_c_ends_a_command_without_a_traceback(capsys, monkeypatch):

@@ -95,7 +95,7 @@ def test_what_is_finished_is_not_done_again_and_what_is_missing_is(corpus, by_on
     missing.unlink()
     (by_one / ".000003.99.txt").write_text("half a shard")
     main(arguments(corpus, by_one, "--vectors"))
-    assert "1 shards written, 28 existed already" in capsys.readouterr().err
+    assert "1 shard written, 28 existed already" in capsys.readouterr().err
     assert text_of(by_one) == whole and not list(by_one.glob(".0*"))
 
 

@@ -138,7 +138,7 @@ def test_empty_sentences_become_unknown_with_one_warning_and_keep_the_count(toke
     transformers_logging.disable_propagation()
     assert [ids == [1] for ids in encoded["input_ids"]] == [False, True, False, True, True]
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 1 and "3 of 5 sentences have no text (the first is number 2)" in messages[0]
+    assert len(messages) == 1 and "sentences without text: 3 of 5 (the first is number 2)" in messages[0]
 
 
 def test_long_sentences_are_kept_unless_a_maximum_is_given(tokenizer):

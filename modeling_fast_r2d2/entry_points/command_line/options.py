@@ -35,7 +35,7 @@ def add_comparison_arguments(parser: argparse.ArgumentParser) -> None:
 def add_threads_argument(parser: argparse.ArgumentParser) -> None:
     """Add ``--threads``."""
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads; by default one for a tiny model, else "
-        "one per core; OMP_NUM_THREADS is kept to")  # fmt: skip
+        "one per core; without --threads, OMP_NUM_THREADS decides if it is set")  # fmt: skip
 
 
 def check_model_options(checkpoints: list[str], threads: int | None) -> None:
@@ -51,6 +51,11 @@ def require(library: str, extra: str, what: str) -> None:
     """Raise a ValueError that names the extra to install if a library is missing."""
     if find_spec(library) is None:
         raise ValueError(f"{what} needs {library}: pip install 'fast-r2d2[{extra}]'")
+
+
+def counted(number: int, noun: str) -> str:
+    """Such as ``1 sentence`` and ``2 sentences``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def number_of_processes() -> int:

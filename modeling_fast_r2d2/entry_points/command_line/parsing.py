@@ -14,6 +14,7 @@ from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence, TreeParser
 from modeling_fast_r2d2.text_files import chunks, write_text
 
 from .formats import as_lines
+from .options import counted
 from .shards import parse_in_shards
 from .texts import Text, texts_to_parse
 from .threads import use_threads
@@ -60,7 +61,7 @@ def stream(options: argparse.Namespace) -> None:
     """Parse texts and print their trees chunk by chunk; print the speed on standard error at the end."""
     parser = load_parser(options)
     start, count = time.perf_counter(), 0
-    with tqdm(unit=" sentences", delay=2, file=sys.stderr) as bar:
+    with tqdm(unit=" sentences", delay=2, file=sys.stderr, disable=None) as bar:  # in a terminal only
         for chunk in chunks(texts_to_parse(options), FIRST_CHUNK, LARGEST_CHUNK):
             parsed = parse_texts(parser, chunk, options)
             sys.stdout.write(as_lines(chunk, parsed, options.format))
@@ -69,7 +70,7 @@ def stream(options: argparse.Namespace) -> None:
             count += found
             bar.update(found)
     seconds = time.perf_counter() - start
-    print(f"{count} sentences in {seconds:.2f} s, {count / seconds:.0f} sentences/s", file=sys.stderr)
+    print(f"{counted(count, 'sentence')} in {seconds:.2f} s, {count / seconds:.0f} sentences/s", file=sys.stderr)
 
 
 def parse_texts(parser: TreeParser, texts: list[Text], options: argparse.Namespace) -> list[list[ParsedSentence]]:

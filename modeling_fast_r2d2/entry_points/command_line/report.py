@@ -16,6 +16,7 @@ from .options import (
     add_gold_arguments,
     add_threads_argument,
     check_model_options,
+    counted,
 )
 
 
@@ -54,4 +55,4 @@ def run(options: argparse.Namespace) -> None:
     title = options.title or f"{name} against {', '.join(path.name for path in options.gold)}"
     scores = score_trees(predicted, gold, options.granularity, options.max_length)
     write_report(options.output, gold, predicted, title=title, scores=scores, granularity=options.granularity)
-    print(f"sentence F1 {scores.sentence_f1:.1f} over {len(scores.rows)} sentences; wrote {options.output}")
+    print(f"sentence F1 {scores.sentence_f1:.1f} over {counted(len(scores.rows), 'sentence')}; wrote {options.output}")

@@ -98,7 +98,7 @@ def _trees_by(
         checkpoint, method, pieces=options.granularity == "pieces", keep_words=not options.no_keep_words
     )
     use_threads(options.threads, parser.model)
-    with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1) as bar:
+    with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1, disable=None) as bar:
         return model_trees(parser, gold, progress=bar.update, written=written)
 
 

@@ -19,7 +19,7 @@ from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence, TreeParser
 from modeling_fast_r2d2.text_files import checksum, hold_folder, read_record, write_aside, write_text
 
 from .formats import as_lines
-from .options import number_of_processes
+from .options import counted, number_of_processes
 from .texts import Text, texts_to_parse
 
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "pretty": "txt"}
@@ -55,7 +55,7 @@ def parse_in_shards(
         _claim(options.output, _settings(options))
         parser, written, skipped = None, 0, 0
         shards = enumerate(_blocks(texts_to_parse(options), options.shard_lines))
-        with tqdm(unit=" sentences", disable=process > 0, file=sys.stderr) as bar:
+        with tqdm(unit=" sentences", disable=process > 0 or None, file=sys.stderr) as bar:
             for number, texts in islice(shards, process, None, processes):
                 shard = Shard(options.output / f"{number:06}.{SUFFIXES[options.format]}", texts, options.vectors)
                 if shard.is_finished():
@@ -66,7 +66,7 @@ def parse_in_shards(
                 shard.write(sentences, options.format, parser.model.config.hidden_size)
                 written += 1
                 bar.update(sum(map(len, sentences)))
-        print(f"process {process}: {written} shards written, {skipped} existed already", file=sys.stderr)
+        print(f"process {process}: {counted(written, 'shard')} written, {skipped} existed already", file=sys.stderr)
 
 
 def _place(options: argparse.Namespace) -> tuple[int, int, str | None]:
