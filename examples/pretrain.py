@@ -25,6 +25,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from accelerate import Accelerator
+from datasets import disable_progress_bars
 from huggingface_hub import HfApi
 from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
@@ -32,6 +33,7 @@ from transformers.utils.logging import disable_progress_bar
 from modeling_fast_r2d2.text_files import disk_errors, hold_folder
 from pretraining.assembly import Data, compare_with_unigrams, make_accelerator, make_run, read_data
 from pretraining.checkpoints import MANIFEST
+from pretraining.display import MEANINGS
 from pretraining.loop import Run, train
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import read_recipe
@@ -56,6 +58,8 @@ def parse_options(arguments: list[str] | None = None) -> Options:
 
 def main(arguments: list[str] | None = None) -> None:
     disable_progress_bar()  # transformers' own bars, for loading and saving
+    if not sys.stderr.isatty():
+        disable_progress_bars()  # those of `datasets`; in a file, each refresh would be a line
     options = parse_options(arguments)
     accelerator = make_accelerator(options)
     with hold_folder(Path(options.output.output_dir)):
@@ -84,7 +88,7 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
 
 
 def print_overview(run: Run, data: Data, unigram: dict[str, float]) -> None:
-    """Print the sizes of model and corpus, and the losses of unigrams."""
+    """Print the sizes of model and corpus, the losses of unigrams, and what the figures of the progress are."""
     model = run.accelerator.unwrap_model(run.model)
     run.display.say(
         f"{model.num_parameters():,} parameters on {run.accelerator.num_processes} x {run.accelerator.device}"
@@ -94,6 +98,7 @@ def print_overview(run: Run, data: Data, unigram: dict[str, float]) -> None:
             **run.progress.corpus))  # fmt: skip
     for name, value in unigram.items():
         run.display.say(f"{name.replace('_', ' ')}: {value:.3f} nats per token")
+    run.display.say(MEANINGS)
 
 
 def write_model(run: Run, unigram: dict[str, float]) -> Path:

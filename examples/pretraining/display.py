@@ -1,6 +1,7 @@
 """What a person sees during a run: a progress bar on a terminal, plain lines in a pipe."""
 
 import sys
+import time
 
 from tqdm import tqdm
 
@@ -11,6 +12,10 @@ FORMATS = {
     "left_out": "{:,} too long",
     "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",
 }  # fmt: skip
+MEANINGS = (
+    "LM is the loss of predicting each token; KL says how far the parser's trees are from the encoder's. "
+    "Both are in nats per token."
+)
 SHOWN_UNLESS_ZERO = ("skipped", "left_out", "stage")
 # Whose trees a figure describes, by the suffix of its name.
 TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}
@@ -23,20 +28,28 @@ class Display:
     def __init__(self, num_steps: int, is_shown: bool):
         self.is_shown, self.num_steps = is_shown, num_steps
         self.bar = tqdm(total=num_steps, unit="step", disable=None if is_shown else True)
+        self.first_step, self.began = 0, time.monotonic()
 
     def start(self, step: int) -> None:
         """Begin at the step that an earlier session reached."""
         self.bar.initial = self.bar.n = step
         self.bar.unpause()
+        self.first_step, self.began = step, time.monotonic()
 
     def advance(self) -> None:
         self.bar.update()
 
     def show_point(self, figures: dict[str, float]) -> None:
         if self.bar.disable:
-            self.say(f"step {figures['step']:,} of {self.num_steps:,}: {describe_figures(figures)}")
+            left = tqdm.format_interval(self.seconds_left(figures["step"]))
+            self.say(f"step {figures['step']:,} of {self.num_steps:,}, {left} left: {describe_figures(figures)}")
         else:
             self.bar.set_postfix_str(describe_figures(figures))
+
+    def seconds_left(self, step: int) -> float:
+        """At the speed since `start`, evaluations and checkpoints included."""
+        seconds_per_step = (time.monotonic() - self.began) / (step - self.first_step)
+        return max(0, self.num_steps - step) * seconds_per_step
 
     def show_evaluation(self, figures: dict) -> None:
         parts = [describe_figures(figures), *describe_trees(figures)]

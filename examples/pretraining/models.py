@@ -1,6 +1,7 @@
 """The model of a run, new or trained further, and the tokenizer that must fit it."""
 
 import copy
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -18,7 +19,7 @@ def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOpti
     """The given tokenizer, the given model's, or a new one, trained on the sentences."""
     if data.tokenizer or model.model:
         return _load(load_tokenizer, data.tokenizer or model.model, "tokenizer")
-    return train_tokenizer(sentences, data.vocab_size, data.tokenizer_kind)
+    return train_tokenizer(sentences, data.vocab_size, data.tokenizer_kind, show_progress=sys.stderr.isatty())
 
 
 def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradient_checkpointing: bool = False):

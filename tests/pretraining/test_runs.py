@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 from driver import last_output, pretrain
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.text_files import hold_folder
+from pretraining.display import Display
 
 NO_CHANCE = (
     ",hidden_dropout_prob=0.0,attention_probs_dropout_prob=0.0,parser_dropout_prob=0.0,split_noise=0.0,choice_noise=0.0"
@@ -38,6 +39,7 @@ stages:
 def whole_run(options, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
     assert pretrain([*options, "--output_dir", str(folder)]) == [0]
+    (folder / "output.txt").write_text(last_output(), encoding="utf-8")
     return folder
 
 
@@ -69,6 +71,21 @@ def test_a_run_leaves_a_model_curves_and_a_card(whole_run, sentences):
     progress = json.loads((whole_run / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
     assert progress["tokens"] == 3 * progress["corpus"]["tokens"]
     assert [point["step"] for point in progress["curve"]] == [2, 4, 6, 8, 10, 12, 14]
+
+
+def test_a_run_without_a_terminal_prints_lines_with_the_time_left(whole_run):
+    output = (whole_run / "output.txt").read_text(encoding="utf-8")
+    assert "\r" not in output and "\n\n" not in output  # no bars, which would pile up
+    assert "KL says how far the parser's trees are from the encoder's" in output
+    lines = re.findall(r"^step (\d+) of (\d+), \d\d:\d\d left: LM \d+\.\d+, KL", output, re.MULTILINE)
+    assert [int(step) for step, _ in lines] == [2, 4, 6, 8, 10, 12, 14] and len({of for _, of in lines}) == 1
+
+
+def test_the_time_left_counts_from_where_a_session_begins(monkeypatch):
+    monkeypatch.setattr("time.monotonic", iter([0.0, 100.0, 130.0]).__next__)
+    display = Display(num_steps=50, is_shown=False)
+    display.start(20)
+    assert display.seconds_left(30) == pytest.approx(60)
 
 
 def test_a_checkpoint_is_a_model_folder(whole_run):
