@@ -3,7 +3,6 @@
 from transformers import (
     AutoConfig,
     AutoModel,
-    AutoModelForNextSentencePrediction,
     AutoModelForPreTraining,
     AutoModelForSequenceClassification,
     AutoProcessor,
@@ -35,7 +34,6 @@ AutoModelForPreTraining.register(FastR2D2Config, FastR2D2ForPreTraining)
 AutoModelForSequenceClassification.register(
     FastR2D2Config, (FastR2D2ForSequenceClassification, FastR2D2ForPairClassification)
 )
-AutoModelForNextSentencePrediction.register(FastR2D2Config, FastR2D2ForPairClassification)
 AutoProcessor.register(FastR2D2Config, FastR2D2Processor)
 PIPELINE_REGISTRY.register_pipeline(
     "constituency-parsing", ConstituencyParsingPipeline, pt_model=AutoModel, type="text",

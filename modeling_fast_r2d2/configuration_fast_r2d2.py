@@ -49,7 +49,6 @@ AUTO_MAP = {
     "AutoModel": "modeling_fast_r2d2.FastR2D2Model",
     "AutoModelForPreTraining": "modeling_fast_r2d2.FastR2D2ForPreTraining",
     "AutoModelForSequenceClassification": "modeling_fast_r2d2.FastR2D2ForSequenceClassification",
-    "AutoModelForNextSentencePrediction": "modeling_fast_r2d2.FastR2D2ForPairClassification",
     # transformers has no auto class for parsers; the name is for `get_class_from_dynamic_module`.
     "AutoModelForConstituencyParsing": "modeling_fast_r2d2.FastR2D2ForConstituencyParsing",
 }

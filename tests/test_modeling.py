@@ -16,8 +16,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForNextSentencePrediction,
     AutoModelForPreTraining,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     set_seed,
 )
 
@@ -28,6 +31,7 @@ from modeling_fast_r2d2 import (
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
     FastR2D2Model,
+    bundled_checkpoint,
 )
 from modeling_fast_r2d2.configuration_fast_r2d2 import ENCODINGS
 from modeling_fast_r2d2.lstm import LSTMBackbone
@@ -466,8 +470,7 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 import transformers
 ids = torch.tensor([[30, 31, 32, 33, 34]])
-for auto in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification",
-             "AutoModelForNextSentencePrediction"):
+for auto in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification"):
     model = getattr(transformers, auto).from_pretrained(sys.argv[1], trust_remote_code=True).eval()
     assert "transformers_modules" in type(model).__module__, type(model)
     if auto == "AutoModel":
@@ -495,6 +498,14 @@ def test_a_checkpoint_folder_brings_its_code_to_a_process_without_the_package(ti
     if model_class is not FastR2D2ForConstituencyParsing:
         remote = torch.tensor(json.loads(result.stdout.splitlines()[-1]))
         torch.testing.assert_close(remote, tiny_model.model(torch.tensor([[30, 31, 32, 33, 34]])).pooler_output)
+
+
+def test_auto_classes_for_other_tasks_give_no_model(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path)
+    for auto in (AutoModelForNextSentencePrediction, AutoModelForMaskedLM, AutoModelForTokenClassification):
+        for folder in (tmp_path, bundled_checkpoint()):
+            with pytest.raises(ValueError, match="Unrecognized configuration class"):
+                auto.from_pretrained(folder)
 
 
 def test_parsing_reads_only_the_parsers_tensors(tiny_model, tmp_path, monkeypatch):
