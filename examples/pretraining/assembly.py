@@ -1,6 +1,8 @@
 """Make a run from its options, ready for the first step."""
 
 import itertools
+import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -58,6 +60,12 @@ class Data:
 
 def make_accelerator(options: Options) -> Accelerator:
     output = options.output
+    # `accelerate launch --cpu` sets the address at which several processes would meet, and starts one.
+    if {"ACCELERATE_USE_CPU", "MASTER_ADDR"} <= os.environ.keys() and "WORLD_SIZE" not in os.environ:
+        warnings.warn(
+            "accelerate launch has started one process, not several; on a CPU torchrun --nproc_per_node starts them",
+            stacklevel=2,
+        )
     return Accelerator(
         mixed_precision=options.training.mixed_precision, cpu=options.training.use_cpu,
         log_with=None if output.report_to == "none" else output.report_to, project_dir=output.output_dir,
