@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -185,6 +186,26 @@ def test_random_500_token_sentence_needs_few_levels():
     scores = torch.randn(1, 499, generator=torch.Generator().manual_seed(0))
     lengths = torch.tensor([500])
     assert len(plan_chart(merge_ranks(scores, lengths), lengths, 4).level_sizes) <= 60
+
+
+class OperationCounter(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += 1
+        return operation(*args, **(kwargs or {}))
+
+
+def test_planning_a_deep_chart_takes_no_more_operations_than_a_flat_one():
+    """Otherwise a long line whose chart is deep takes quadratic time: every operation is on all cells."""
+    lengths, depths, counts = torch.tensor([2000]), [], []
+    for scores in (torch.randn(1, 1999, generator=torch.Generator().manual_seed(0)), -torch.arange(1999.0)[None]):
+        ranks = merge_ranks(scores, lengths)
+        with OperationCounter() as operations:
+            chart = plan_chart(ranks, lengths, 4)
+        depths.append(len(chart.level_sizes))
+        counts.append(operations.count)
+    assert depths[0] < 100 and depths[1] == 1999 and counts[0] == counts[1]
 
 
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), window=st.integers(1, 4), seed=st.integers(0, 99))
