@@ -45,6 +45,20 @@ def test_the_commands_of_a_page_have_these_options(page, help_of):
             assert re.search(rf"{option}\b", help_of(program, *command)), f"{program} {option}"
 
 
+def test_the_readme_activates_the_environment_that_the_demo_makes():
+    readme, makefile = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "Makefile"))
+    folder = re.search(r"^VENV \?= (\S+)$", makefile, re.MULTILINE)[1]
+    demo, activation = readme.index("`make demo`"), readme.index(f"\nsource {folder}/bin/activate\n")
+    assert demo < activation < readme.index("\nfast-r2d2 parse")
+
+
+def test_the_readme_defines_the_columns_of_its_scores():
+    scores = (ROOT / "README.md").read_text(encoding="utf-8").partition("## How good it is")[2].partition("\n## ")[0]
+    header = re.search(r"^\| \| (.*) \|$", scores, re.MULTILINE)[1]
+    defined = re.findall(r"^\| ([^|]*) \| [^|]*\w{3}[^|]* \|$", scores.partition("| column |")[2], re.MULTILINE)
+    assert defined == header.split(" | ")
+
+
 def test_the_drawn_tree_is_what_its_command_makes(capsys):
     main(["parse", "The old man bought a new car", "--format", "svg"])
     drawn = capsys.readouterr().out.replace("<svg ", '<svg color="gray" ')
