@@ -31,6 +31,7 @@ from .inputs import (
     check_tree_labels,
     kind_of,
     read_split_scores,
+    refuse_rows,
     split_pairs,
 )
 from .noise import gumbel_noise
@@ -58,6 +59,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         self.embeddings: Any = nn.Embedding(config.vocab_size, config.hidden_size)  # resizing may replace it
         self.composition = Composition(config)
         self.parser = TopDownParser(config)
+        self._has_checked_weights = False
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -170,7 +172,24 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             reachable_only: leave out cells that no tree from the root uses; the language model needs them.
             chart_scores: ``(batch, seq_len - 1)``, prune the chart in place of ``batch.split_scores``.
             vectors_train_choice: as for `encode_chart`.
+
+        Raises:
+            ValueError: in evaluation, for NaN or infinity in the weights or in the vectors. In training they reach the
+                loss, where loops look for them.
         """
+        chart, encoded = self._encode(batch, encoding, reachable_only, chart_scores, vectors_train_choice)
+        if not self.training:
+            self._check_encoded(chart, encoded)
+        return chart, encoded
+
+    def _encode(
+        self,
+        batch: EmbeddedBatch,
+        encoding: str,
+        reachable_only: bool,
+        chart_scores: Tensor | None,
+        vectors_train_choice: bool,
+    ) -> tuple[Chart, EncodedChart]:
         config, lengths, device = self.config, batch.sentences.lengths, batch.leaves.device
         tasks = torch.cat([batch.special["cls"], batch.special["sum"]])
         choice_noise = config.choice_noise if self.training else 0.0
@@ -186,6 +205,22 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         return chart, encode_chart(
             chart, batch.leaves, self.composition, tasks, choice_noise, forbidden, vectors_train_choice
         )
+
+    def _check_encoded(self, chart: Chart, encoded: EncodedChart) -> None:
+        """Raise ValueError naming a bad weight, once per model and wherever vectors are bad, or else the rows."""
+        is_bad = ~encoded.nodes.isfinite().all(-1)
+        if encoded.log_prob is not None:
+            is_bad |= ~encoded.log_prob.isfinite()
+        are_bad = bool(is_bad.any())
+        if are_bad or not self._has_checked_weights:  # an infinite weight need not show in the vectors
+            self.check_weights()
+            self._has_checked_weights = True
+        if are_bad:
+            first_tokens = chart.spans[is_bad, 0]
+            rows = torch.bucketize(first_tokens, chart.offsets, right=True) - 1
+            is_bad_row = torch.zeros_like(chart.offsets, dtype=torch.bool).index_fill(0, rows, True)
+            remedy = "all weights are finite, so its numbers are too large; use torch.float32 or torch.bfloat16"
+            refuse_rows(is_bad_row, f"NaN or infinity in its vectors ({encoded.nodes.dtype})", remedy)
 
     def _scores_to_plan(self, batch: EmbeddedBatch, chart_scores: Tensor | None, noise: float) -> Tensor:
         """``(batch, seq_len - 1)`` on the host, where charts are planned."""

@@ -64,6 +64,16 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
             )
         return embeddings
 
+    def check_weights(self) -> None:
+        """Raise ValueError, naming it, if a weight has NaN or infinity."""
+        for name, weight in self.named_parameters():
+            can_be_read = type(weight) is nn.Parameter and not weight.is_meta  # not quantised, sharded or offloaded
+            if can_be_read and not weight.isfinite().all():
+                raise ValueError(
+                    f"NaN or infinity in the weight {name} ({weight.dtype}); load another checkpoint, or load it in "
+                    "float32 if its values are finite there"
+                )
+
     def parse(
         self,
         input_ids: Tensor,

@@ -1,5 +1,7 @@
 """What a model, a parser and a classifier refuse before any work."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,6 +14,7 @@ from modeling_fast_r2d2 import (
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
 )
+from modeling_fast_r2d2.configuration_fast_r2d2 import ENCODINGS
 
 IDS = torch.tensor([[30, 31, 32], [33, 34, 35]])
 NAN = float("nan")
@@ -79,6 +82,44 @@ def test_vectors_that_are_not_finite_are_refused_by_row_unless_they_are_padding(
         tiny_model.model(inputs_embeds=vectors, split_scores=scores)
     mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
     assert tiny_model.model(None, mask, inputs_embeds=vectors, split_scores=scores).pooler_output.isfinite().all()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("value", [NAN, float("inf"), -float("inf")])
+def test_encoder_weights_that_are_not_finite_are_refused_by_name(tiny_model, encoding, value):
+    """Also where they leave the vectors finite, as an infinite bias of the blend does."""
+    state = copy.deepcopy(tiny_model.state_dict())
+    names = [name for name, _ in tiny_model.model.named_parameters() if not name.startswith("parser.")]
+    assert len(names) > 16
+    for name in names:
+        model = FastR2D2ForPreTraining(tiny_model.config).eval()
+        model.load_state_dict(state)
+        with torch.no_grad():
+            model.model.get_parameter(name)[:31].view(-1)[-1] = value  # of the embeddings, token 30's
+        with pytest.raises(ValueError, match=f"NaN or infinity in the weight {name} "):
+            model(IDS, encoding=encoding) if encoding != "forced" else model.model(IDS)
+
+
+def test_a_weight_that_spoils_the_vectors_later_is_named(tiny_model):
+    assert tiny_model.model(IDS).pooler_output.isfinite().all()
+    with torch.no_grad():
+        tiny_model.model.embeddings.weight[35, 0] = NAN
+    with pytest.raises(ValueError, match="NaN or infinity in the weight embeddings.weight "):
+        tiny_model.model(IDS)
+    assert tiny_model.train()(IDS).loss.isnan()  # a training loop looks for it there
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_vectors_too_large_for_half_precision_are_refused_by_row(tiny_model, encoding):
+    model = tiny_model.model
+    with torch.no_grad():
+        model.embeddings.weight[34] = 60_000 * model.embeddings.weight[34].sign()
+    assert model(IDS, encoding=encoding).pooler_output.isfinite().all()
+    message = r"row 1 of the batch has NaN or infinity in its vectors \(torch.float16\); all weights are finite"
+    with pytest.raises(ValueError, match=message):
+        model.half()(IDS, encoding=encoding)
+    with pytest.raises(ValueError, match="row 1 of the batch has NaN or infinity"), torch.autocast("cpu", torch.half):
+        model.float()(IDS, encoding=encoding)
 
 
 @pytest.mark.parametrize("value", [2, -1, 0.5, NAN])
