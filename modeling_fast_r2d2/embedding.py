@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -115,16 +116,32 @@ class TextEncoder:
         return self._tokenizer
 
 
+# Of each module that is evaluated now: by how many callers, and whether it was in training before the first of them.
+_EVALUATED: dict[nn.Module, tuple[int, bool]] = {}
+_LOCK = Lock()
+
+
 @contextmanager
-def evaluation(model: Any) -> Iterator[None]:
-    """Inside, the model works without gradients, dropout and noise; afterwards it is in its old mode."""
-    was_training = model.training
-    model.eval()
+def evaluation(model: nn.Module) -> Iterator[None]:
+    """Inside, the model works without gradients, dropout and noise. Threads may evaluate it, or parts of it, at the
+    same time: after the last of them, each module is in its old mode."""
+    modules = list(model.modules())
+    with _LOCK:
+        for module in modules:
+            callers, was_training = _EVALUATED.get(module, (0, module.training))
+            _EVALUATED[module] = callers + 1, was_training
+            module.training = False
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(was_training)
+        with _LOCK:
+            for module in modules:
+                callers, was_training = _EVALUATED.pop(module)
+                if callers > 1:
+                    _EVALUATED[module] = callers - 1, was_training
+                else:
+                    module.training = was_training
 
 
 def embed_sentences(

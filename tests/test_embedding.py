@@ -1,10 +1,20 @@
 """Vectors of texts and constituents are those that the model gives for each text alone."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import numpy as np
 import pytest
 import torch
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2Model, TreeParser, bundled_checkpoint
+from modeling_fast_r2d2 import (
+    BinaryTree,
+    FastR2D2Config,
+    FastR2D2ForPreTraining,
+    FastR2D2Model,
+    TreeParser,
+    bundled_checkpoint,
+)
 from tokenization_fast_r2d2 import tokenize_sentences
 
 TEXTS = ["The unbelievably old cat sat on the mat", "Yes", "It rained all day", "Yes", ""]
@@ -44,6 +54,28 @@ def test_a_model_in_training_encodes_without_noise_and_goes_on_training(model, c
     np.testing.assert_array_equal(model.encode(TEXTS, show_progress_bar=True), model.encode(TEXTS))
     assert model.training and "encoding" in capfd.readouterr().err
     model.eval()
+
+
+def test_threads_encode_a_model_in_training_as_one_does_and_leave_it_there(model, tokenizer):
+    """One of them has another part of the model; a part that was in evaluation stays so."""
+    whole = FastR2D2ForPreTraining(model.config).train()
+    whole.model.load_state_dict(model.state_dict())
+    whole.model.parser.eval()
+    modes = [module.training for module in whole.modules()]
+    vectors, trees = model.encode(TEXTS), TreeParser(model, tokenizer, "chart")(TEXTS)
+    parser, start = TreeParser(whole, tokenizer, "chart"), Barrier(8)
+
+    def work(thread: int) -> None:
+        start.wait()
+        for _ in range(3):
+            if thread % 2:
+                np.testing.assert_allclose(whole.model.encode(TEXTS, tokenizer=tokenizer), vectors, atol=1e-5)
+            else:
+                assert [found.tree for found in parser(TEXTS)] == [found.tree for found in trees]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert [module.training for module in whole.modules()] == modes
 
 
 def test_constituents_are_the_trees_words_and_phrases(model, tokenizer):
