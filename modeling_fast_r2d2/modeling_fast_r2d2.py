@@ -92,7 +92,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
                 ``unk_token_id``, and a batch of texts without tokens may be ``(batch, 0)``.
             atom_spans: ``(batch, max_spans, 2)`` long, spans that must be constituents of the parser's tree, such as
                 words of several pieces; inclusive, padded with -1. R2D2's heuristic has no parser and ignores them.
-            inputs_embeds: ``(batch, seq_len, hidden_size)`` in place of ``input_ids``; needs ``split_scores``.
+            inputs_embeds: ``(batch, seq_len, hidden_size)``, of any float dtype, in place of ``input_ids``; needs
+                ``split_scores``.
             split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
             encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
             token_type_ids: ignored; tokenizers may give it.

@@ -159,9 +159,12 @@ def sentences_to_parse(
         max_length: the number of pieces to keep of each sentence, punctuation included; None keeps all.
 
     Raises:
-        ValueError: if the tokenizer is slow, or as `checked_sentences` raises it.
+        ValueError: if the tokenizer is slow, if words and ``word_offsets`` differ in number, or as `checked_sentences`
+            raises it.
     """
     sentences = list(checked_sentences(sentences, is_split_into_words))
+    if is_split_into_words and word_offsets is not None:
+        _check_offsets(word_offsets, sentences)
     shown = replace_dropped_words(tokenizer, sentences) if is_split_into_words else sentences
     encoded = tokenize_sentences(tokenizer, shown, max_length=max_length, is_split_into_words=is_split_into_words)
     if is_split_into_words:
@@ -173,6 +176,14 @@ def sentences_to_parse(
         return [_set_aside_given_words(sentence) for sentence in read] if set_marks_aside else read
     read_text = _set_aside_in_text if set_marks_aside else _keep_marks
     return [read_text(str(text), row) for text, row in zip(sentences, rows, strict=True)]
+
+
+def _check_offsets(word_offsets: Sequence[Sequence[Span]], sentences: Sequence[Any]) -> None:
+    if len(word_offsets) != len(sentences):
+        raise ValueError(f"word_offsets must have one row per sentence, {len(sentences)}, got {len(word_offsets)}")
+    for row, (offsets, words) in enumerate(zip(word_offsets, sentences, strict=True)):
+        if len(offsets) != len(words):
+            raise ValueError(f"row {row} must have one pair of word_offsets per word, {len(words)}, got {len(offsets)}")
 
 
 def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ..trees import Span
+from ..words import checked_sentences
 
 if TYPE_CHECKING:
     from spacy import Language
@@ -33,12 +34,10 @@ def split_texts(texts: Sequence[str], language: str = "en") -> list[list[Sentenc
 
     Raises:
         ImportError: if spaCy is not installed.
-        ValueError: if ``texts`` is a single string, or if spaCy does not know the language.
+        ValueError: as `checked_sentences` raises it, or if spaCy does not know the language.
     """
-    if isinstance(texts, str):
-        raise ValueError("texts must be a list of texts, got one string; put it in a list")
     rules = _rules(language)
-    return [list(_split(rules, text)) for text in texts]
+    return [list(_split(rules, text)) for text in checked_sentences(texts)]
 
 
 def _split(rules: "Language", text: str) -> Iterator[Sentence]:

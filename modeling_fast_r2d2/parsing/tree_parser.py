@@ -160,8 +160,8 @@ class TreeParser:
                 default the text is the words joined by single blanks.
 
         Raises:
-            ValueError: if ``sentences`` is a single string, or naming the row of a sentence that is no string (or no
-                list of strings) or has a lone surrogate.
+            ValueError: if ``sentences`` is a single string or a table, or naming the row of a sentence that is no
+                string (or no list of strings), has a lone surrogate, or has another number of words than of offsets.
         """
         return self._parse(self.read(sentences, is_split_into_words, word_offsets))
 
@@ -180,7 +180,7 @@ class TreeParser:
 
         Raises:
             ImportError: if spaCy is not installed.
-            ValueError: if ``texts`` is a single string, or if spaCy does not know the language.
+            ValueError: as for a call, or if spaCy does not know the language.
         """
         split = split_texts(texts, language)
         sentences = [sentence for of_text in split for sentence in of_text]
