@@ -103,6 +103,8 @@ class FastR2D2Config(PreTrainedConfig):
     model_type = "fast_r2d2"
     # Trainer would join these over batches, which their shapes do not allow.
     keys_to_ignore_at_inference = [
+        "forced_loss",
+        "chart_loss",
         "lm_loss",
         "tree_loss",
         "choice_loss",

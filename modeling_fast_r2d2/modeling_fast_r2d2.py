@@ -542,8 +542,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             if self.config.chart_loss_weight:
                 fields[chart_encoding] = self._fields(batch, chart, encoded)
                 losses["chart"] = self._task_loss(fields[chart_encoding]["logits"], labels)
-        loss, lm_loss, tree_loss = self.weighted_sum(**losses), losses.get("lm"), losses.get("tree")
-        return FastR2D2ClassifierOutput(loss, lm_loss=lm_loss, tree_loss=tree_loss, **fields.get(encoding, {}))
+        parts: dict[str, Any] = {f"{name}_loss": loss for name, loss in losses.items()}
+        return FastR2D2ClassifierOutput(self.weighted_sum(**losses), **parts, **fields.get(encoding, {}))
 
     def _encode_chart_to_train(self, batch: EmbeddedBatch, encoding: str) -> tuple[Chart, EncodedChart]:
         """The chart that three of the losses share. The tree loss alone gives the encoder, its teacher, no gradient."""

@@ -69,7 +69,9 @@ class FastR2D2ClassifierOutput(ModelOutput):
             configuration; in evaluation the task loss.
         logits: ``(batch, num_labels)`` of the encoding that was asked for; None in training if the task loss of that
             encoding has weight 0, since it is not computed then.
-        lm_loss, tree_loss: scalars, nats, in training only: the two losses that need no labels, without their weights.
+        forced_loss, chart_loss, lm_loss, tree_loss: scalars, in training only: the parts of ``loss`` without their
+            weights (the task along the parser's tree, the task over the chart, language model, tree KL); None where
+            the weight is 0.
         hidden_states: as in `FastR2D2Output`, of the encoding that was asked for; one row per sentence, so two for a
             pair; None without ``output_hidden_states`` and where ``logits`` are.
         attentions: None.
@@ -77,6 +79,8 @@ class FastR2D2ClassifierOutput(ModelOutput):
 
     loss: Tensor | None = None
     logits: Tensor | None = None
+    forced_loss: Tensor | None = None
+    chart_loss: Tensor | None = None
     lm_loss: Tensor | None = None
     tree_loss: Tensor | None = None
     hidden_states: tuple[Tensor, Tensor] | None = None

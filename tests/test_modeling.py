@@ -439,7 +439,11 @@ def test_fine_tuning_sums_the_losses_that_have_weight(tiny_config, tiny_model, a
     )
     output = model.train()(**a_batch, labels=labels, encoding=encoding)
     torch.testing.assert_close(output.loss, sum(weights[name] * expected[name] for name in chosen))
-    assert (output.lm_loss is not None) == ("lm" in chosen) and (output.tree_loss is not None) == ("tree" in chosen)
+    for name in WEIGHTS:
+        found = getattr(output, f"{name}_loss")
+        assert (found is None) == (name not in chosen)
+        if found is not None:
+            torch.testing.assert_close(found, expected[name])
     assert sorted(composed) == sorted({"forced" if name == "forced" else "chart" for name in chosen})
 
 

@@ -12,6 +12,7 @@ from modeling_fast_r2d2 import (
     bundled_checkpoint,
     parameter_groups,
 )
+from modeling_fast_r2d2.loss_parts import LossParts
 
 CERTAIN = {
     "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0, "split_noise": 0.0,
@@ -33,13 +34,13 @@ def model_of(model_class=FastR2D2ForSequenceClassification, **config):
     return model_class.from_pretrained(bundled_checkpoint(), num_labels=2, **config)
 
 
-def trainer_of(model, rows, tokenizer, folder, optimizers=(None, None), **arguments) -> Trainer:
+def trainer_of(model, rows, tokenizer, folder, optimizers=(None, None), callbacks=None, **arguments) -> Trainer:
     defaults = {"use_cpu": True, "disable_tqdm": True, "report_to": "none", "per_device_train_batch_size": 2,
                 "num_train_epochs": 1, "save_strategy": "no", "learning_rate": 1e-3, "seed": 1}  # fmt: skip
     arguments = TrainingArguments(str(folder), **defaults | arguments)
     return Trainer(
         model, arguments, train_dataset=rows, eval_dataset=rows, processing_class=tokenizer, optimizers=optimizers,
-        data_collator=DataCollatorWithPadding(tokenizer),
+        callbacks=callbacks, data_collator=DataCollatorWithPadding(tokenizer),
         compute_metrics=lambda found: {"accuracy": (found.predictions.argmax(-1) == found.label_ids).mean()},
     )  # fmt: skip
 
@@ -105,6 +106,24 @@ def test_predictions_of_ragged_batches_are_those_of_single_sentences(rows, token
     with torch.no_grad():
         alone = [model(**tokenizer(text, return_tensors="pt")).logits[0] for text in TEXTS]
     np.testing.assert_allclose(found, torch.stack(alone), atol=1e-5)
+
+
+def test_the_log_has_the_parts_of_the_loss_by_name(rows, tokenizer, tmp_path, capsys):
+    weights = {"forced": 2.0, "chart": 0.5, "tree": 3.0}
+    model = model_of(lm_loss_weight=0.0, **{f"{name}_loss_weight": weight for name, weight in weights.items()})
+    trainer = trainer_of(
+        model, rows, tokenizer, tmp_path, callbacks=[LossParts()], logging_steps=2, num_train_epochs=2,
+        eval_strategy="epoch",
+    )  # fmt: skip
+    trainer.train()
+    assert "'tree_loss': " in capsys.readouterr().out
+    logged = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert len(logged) == 5
+    for entry in logged:
+        parts = {name.removesuffix("_loss"): value for name, value in entry.items() if name.endswith("_loss")}
+        assert parts.keys() == weights.keys() and min(parts.values()) > 0
+        assert sum(weights[name] * value for name, value in parts.items()) == pytest.approx(entry["loss"])
+    assert not any("tree_loss" in entry for entry in trainer.state.log_history if "loss" not in entry)
 
 
 @pytest.mark.parametrize("model_class", [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification])

@@ -13,6 +13,7 @@ from glue.options import FineTuningArguments, GlueOptions
 from glue.tasks import Task
 from modeling_fast_r2d2 import FastR2D2ForPairClassification, FastR2D2ForSequenceClassification, parameter_groups
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
+from modeling_fast_r2d2.loss_parts import LossParts
 from modeling_fast_r2d2.modeling_fast_r2d2 import ClassificationHead
 
 logger = logging.get_logger(__name__)
@@ -45,6 +46,7 @@ def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments:
         data_collator=CollatorWithEncoding(tokenizer),
         compute_metrics=partial(score, task),
         optimizers=(make_optimizer(model, arguments), None),
+        callbacks=[LossParts()],
     )
 
 
