@@ -4,10 +4,11 @@ from .atomic_write import disk_errors, write_aside, write_text
 from .checksums import check_is_file, checksum, read_record
 from .chunks import chunks
 from .folder_lock import LOCK_FILE, OWNER_FILE, hold_folder
-from .lines import decode_lines, read_lines, read_sentences
+from .lines import LONGEST_LINE, decode_lines, read_lines, read_sentences, too_long
 
 __all__ = [
     "LOCK_FILE",
+    "LONGEST_LINE",
     "OWNER_FILE",
     "check_is_file",
     "checksum",
@@ -18,6 +19,7 @@ __all__ = [
     "read_lines",
     "read_record",
     "read_sentences",
+    "too_long",
     "write_aside",
     "write_text",
 ]

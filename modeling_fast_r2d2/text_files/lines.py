@@ -6,6 +6,9 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+LONGEST_LINE = 1_000_000  # characters; the time and memory of a sentence grow with its length
 
 
 def read_sentences(
@@ -21,21 +24,24 @@ def read_sentences(
         yield clean(line.strip()) if clean else line.strip()
 
 
-def read_lines(paths: str | Path | Iterable[str | Path], keep_ends: bool = False) -> Iterator[str]:
+def read_lines(
+    paths: str | Path | Iterable[str | Path], keep_ends: bool = False, max_characters: int = LONGEST_LINE
+) -> Iterator[str]:
     """Lines of text files in UTF-8, plain or ``.gz``, file after file.
 
     Args:
         keep_ends: lines come with their line ends.
+        max_characters: how long a line may be. Of a longer one, only this much is read into memory.
 
     Raises:
-        ValueError: if a file is not UTF-8, if a ``.gz`` file is damaged, or for a folder or a device. The message names
-            the file, and the line that is not UTF-8.
+        ValueError: if a file is not UTF-8 or has a longer line, if a ``.gz`` file is damaged, or for a folder or a
+            device. The message names the file, and the line.
         FileNotFoundError: if a file is missing, once the files before it are read.
     """
     for path in [paths] if isinstance(paths, str | Path) else paths:
         _check_kind(path)
         with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
-            yield from decode_lines(file, path, keep_ends)
+            yield from decode_lines(file, path, keep_ends, max_characters)
 
 
 def _check_kind(path: str | Path) -> None:
@@ -47,16 +53,30 @@ def _check_kind(path: str | Path) -> None:
         raise ValueError(f"{path} is a device, not a file")
 
 
-def decode_lines(file: Iterable[bytes], path: str | Path, keep_ends: bool = False) -> Iterator[str]:
+def decode_lines(
+    file: BinaryIO | gzip.GzipFile, path: str | Path, keep_ends: bool = False, max_characters: int = LONGEST_LINE
+) -> Iterator[str]:
     """Lines of an open binary file, as `read_lines` gives them; error messages call the file ``path``."""
-    for number, raw in enumerate(_lines(file, path), start=1):
+    most = 4 * max_characters + 5  # bytes in UTF-8, with a byte order mark and a line end
+    for number, raw in enumerate(_lines(file, path, most), start=1):
+        if len(raw) == most:
+            raise ValueError(too_long(f"{path}, line {number}", max_characters))
         line = _decode(raw, path, number)
-        yield line if keep_ends else line.rstrip("\r\n")
+        text = line.rstrip("\r\n")
+        if len(text) > max_characters:
+            raise ValueError(too_long(f"{path}, line {number}", max_characters))
+        yield line if keep_ends else text
 
 
-def _lines(file: Iterable[bytes], path: str | Path) -> Iterator[bytes]:
+def too_long(place: str, max_characters: int) -> str:
+    """The error message for a line or a row."""
+    return f"{place}: longer than {max_characters:,} characters; split it into lines, or raise max_characters"
+
+
+def _lines(file: BinaryIO | gzip.GzipFile, path: str | Path, most: int) -> Iterator[bytes]:
     try:
-        yield from file
+        while line := file.readline(most):
+            yield line
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a complete gzip file ({error}); compress or download it again") from error
 

@@ -1,15 +1,21 @@
 """What is given as a file but is none, and output that cannot be written."""
 
 import errno
+import gzip
 import io
 import os
 import subprocess
 import sys
+import tracemalloc
+from pathlib import Path
 from threading import Thread
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from fast_r2d2_entry_points.command_line import main
+from modeling_fast_r2d2.text_files import read_lines
 
 
 def error_of(capsys, *arguments: object) -> str:
@@ -40,6 +46,43 @@ def test_a_pipe_is_read_as_a_stream_but_not_twice(tmp_path, capsys):
     main(["parse", "--file", str(tmp_path / "pipe")])
     writer.join()
     assert capsys.readouterr().out.count("\n") == 2
+
+
+def test_a_line_that_is_too_long_is_named_and_not_read_into_memory(tmp_path):
+    (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(b"a b c\n" + b"x" * 100_000_000, 1))
+    lines = read_lines(tmp_path / "bomb.txt.gz", max_characters=100_000)
+    assert next(lines) == "a b c"
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="bomb.txt.gz, line 2: longer than 100,000 characters; split it into lines"):
+        next(lines)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def test_a_line_may_be_as_long_as_the_limit_says(tmp_path):
+    for text in ("\ufeff" + "日" * 7, "🙂" * 7, "🙂" * 6 + "a", "x" * 7):
+        for end in ("", "\n", "\r\n"):
+            (tmp_path / "lines.txt").write_bytes((text + end + "yes").encode() if end else text.encode())
+            found = list(read_lines(tmp_path / "lines.txt", max_characters=7))
+            assert found == [text.removeprefix("\ufeff"), *(["yes"] if end else [])]
+            with pytest.raises(ValueError, match="line 1: longer than 6 characters"):
+                list(read_lines(tmp_path / "lines.txt", max_characters=6))
+
+
+@pytest.mark.parametrize("name", ["lines.txt", "rows.parquet"])
+def test_the_option_raises_the_limit_of_every_kind_of_file(tmp_path, capsys, name):
+    file, lines = tmp_path / name, ["the old man", "it rained " * 4]
+    if name == "lines.txt":
+        file.write_text("\n".join(lines))
+    else:
+        parquet.write_table(pyarrow.table({"text": lines}), file)
+    command = ["parse", "--file", file, "--output", tmp_path / "trees", "--max_characters"]
+    place = {"lines.txt": "line 2", "rows.parquet": "row 1"}[name]
+    assert f"{place}: longer than 39 characters" in error_of(capsys, *command, 39)
+    main([*map(str, command), "40"])
+    assert Path(tmp_path / "trees" / "000000.txt").read_text().count("\n") == 2
+    assert "--max_characters must be >= 1, got 0" in error_of(capsys, *command, 0)
 
 
 @pytest.mark.parametrize("command", ["report", "evaluate"])

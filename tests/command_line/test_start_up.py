@@ -9,12 +9,13 @@ import pytest
 import torch
 
 import fast_r2d2_entry_points.command_line.options as written_twice
-from fast_r2d2_entry_points.command_line import main, shards
+from fast_r2d2_entry_points.command_line import main, parse, shards
 from fast_r2d2_entry_points.command_line.threads import use_threads
 from modeling_fast_r2d2.decoding import METHODS
 from modeling_fast_r2d2.grammar_induction.alignment import GRANULARITIES
 from modeling_fast_r2d2.grammar_induction.systems import BASELINES
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
+from modeling_fast_r2d2.text_files import LONGEST_LINE
 
 LIGHT = """
 import json, sys
@@ -41,6 +42,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(arguments):
 def test_the_options_offer_what_the_library_has():
     assert list(METHODS) == list(written_twice.METHODS) and BASELINES == written_twice.BASELINES
     assert GRANULARITIES == written_twice.GRANULARITIES and list(PTB_SECTIONS) == list(written_twice.SPLITS)
+    assert parse.LONGEST_LINE == LONGEST_LINE
 
 
 def complaint(capsys, *arguments: str) -> str:

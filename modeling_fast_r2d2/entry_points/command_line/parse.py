@@ -31,7 +31,7 @@ from .options import (
     require,
 )
 
-LINES_PER_SHARD = 100_000
+LINES_PER_SHARD, LONGEST_LINE = 100_000, 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pieces", action="store_true", help="give trees over word pieces instead of words")
     add("--format", choices=[*FORMATS, "svg"], help="pretty draws trees; svg is a picture; the others print one "
         "line per sentence. Default: pretty in a terminal, else brackets")  # fmt: skip
+    add("--max_characters", type=int, default=LONGEST_LINE,
+        help="how long a line may be, since time and memory grow with it; default: %(default)s")  # fmt: skip
     add("--output", type=Path, help="folder for the shards of a corpus, or for one picture per sentence")
     group = parser.add_argument_group("parse a corpus in shards; finished shards are not parsed again")
     group.add_argument("--shard_lines", type=int, default=LINES_PER_SHARD, help="lines per shard; default: %(default)s")
@@ -89,7 +91,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--output needs --file")
     if options.vectors and (not options.output or options.format == "svg"):
         raise ValueError("--vectors needs --output, and a --format other than svg")
-    for name in ("shard_lines", "batch_tokens"):
+    for name in ("shard_lines", "batch_tokens", "max_characters"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} must be >= 1, got {getattr(options, name)}")
     check_model_options([options.checkpoint], options.threads)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from modeling_fast_r2d2.text_files import decode_lines, read_lines
+from modeling_fast_r2d2.text_files import LONGEST_LINE, decode_lines, read_lines, too_long
 from modeling_fast_r2d2.words import checked_sentences
 
 LONGEST_PARAGRAPH = 10_000  # lines; a longer one is cut, since it has to fit into memory
@@ -34,31 +34,37 @@ class Text(NamedTuple):
 def texts_to_parse(options: argparse.Namespace) -> Iterator[Text]:
     """The texts that the options name: from files, from standard input or from the command line."""
     if options.file:
-        yield from read_texts(options.file, options.text_column, options.text)
+        yield from read_texts(options.file, options.text_column, options.text, options.max_characters)
     elif options.sentences == ["-"]:
-        raw = decode_lines(sys.stdin.buffer, "standard input", keep_ends=True)
+        raw = decode_lines(sys.stdin.buffer, "standard input", keep_ends=True, max_characters=options.max_characters)
         yield from paragraphs(raw) if options.text else map(line, raw)
     else:
         yield from map(Text if options.text else line, checked_sentences(options.sentences))
 
 
-def read_texts(paths: Iterable[Path], column: str, is_running_text: bool = False) -> Iterator[Text]:
+def read_texts(
+    paths: Iterable[Path], column: str, is_running_text: bool = False, max_characters: int = LONGEST_LINE
+) -> Iterator[Text]:
     """Lines or paragraphs of text files, and rows of ``.parquet`` files.
 
     Args:
         column: the column of Parquet files that has the text.
         is_running_text: files have paragraphs. If not, a line break within a row counts as a blank.
+        max_characters: how long a line or a row may be.
 
     Raises:
-        ValueError: if a Parquet file is damaged or does not have the column, or as `read_lines` raises it.
+        ValueError: if a Parquet file is damaged, does not have the column or has a longer row, or as `read_lines`
+            raises it.
     """
     for path in paths:
         source = {"file": str(path)}
         if path.suffix != ".parquet":
-            raw = read_lines(path, keep_ends=True)
+            raw = read_lines(path, keep_ends=True, max_characters=max_characters)
             yield from paragraphs(raw, source) if is_running_text else map(line, raw)
             continue
         for number, row in enumerate(_rows(path, column)):
+            if len(row) > max_characters:
+                raise ValueError(too_long(f"{path}, row {number}", max_characters))
             yield Text(row, 0, source | {"row": number}) if is_running_text else line(re.sub(r"\s", " ", row))
 
 
