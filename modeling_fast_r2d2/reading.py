@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,9 +15,9 @@ from transformers import PreTrainedTokenizerBase
 
 from .names import points_in_names
 from .padding import bounds_scores, pad_bounds, pad_sentences
-from .punctuation import as_character, is_genitive, is_opening, is_punctuation, is_quote, put_back, set_aside
+from .punctuation import are_marks, is_opening, is_quote, put_back
 from .trees import BinaryTree
-from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans
+from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans, words_of_texts
 
 Item = TypeVar("Item")
 
@@ -151,8 +150,8 @@ def sentences_to_parse(
     """Tokenize sentences for a parser.
 
     Args:
-        sentences: texts, or lists of words if ``is_split_into_words``. The model sees ``[UNK]`` for a given word that
-            the tokenizer would drop, so that each word is a leaf.
+        sentences: texts, whose words `words_of_texts` finds; or lists of words if ``is_split_into_words``. The model
+            sees ``[UNK]`` for a given word that the tokenizer would drop, so that each word is a leaf.
         word_offsets: where the given words stand in a text; by default they are joined by single blanks.
         set_marks_aside: take out the punctuation between words, so that the model does not see it. A sentence of
             nothing but punctuation keeps it.
@@ -165,17 +164,19 @@ def sentences_to_parse(
     sentences = list(checked_sentences(sentences, is_split_into_words))
     if is_split_into_words and word_offsets is not None:
         _check_offsets(word_offsets, sentences)
-    shown = replace_dropped_words(tokenizer, sentences) if is_split_into_words else sentences
-    encoded = tokenize_sentences(tokenizer, shown, max_length=max_length, is_split_into_words=is_split_into_words)
     if is_split_into_words:
-        encoded["words"] = [list(words) or [tokenizer.unk_token] for words in sentences]
-        encoded["word_offsets"] = [_joined(words) for words in sentences] if word_offsets is None else [*word_offsets]
-    rows = [dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True)]
-    if is_split_into_words:
-        read = [_given_words(row) for row in rows]
-        return [_set_aside_given_words(sentence) for sentence in read] if set_marks_aside else read
-    read_text = _set_aside_in_text if set_marks_aside else _keep_marks
-    return [read_text(str(text), row) for text, row in zip(sentences, rows, strict=True)]
+        given, offsets = sentences, word_offsets or [_joined(words) for words in sentences]
+        shown = replace_dropped_words(tokenizer, given)
+    else:
+        texts = [str(text) for text in sentences]
+        offsets = words_of_texts(tokenizer, texts)
+        given = [[text[i:j] for i, j in places] for text, places in zip(texts, offsets, strict=True)]
+        shown = [list(words) or [""] for words in given]
+    encoded = tokenize_sentences(tokenizer, shown, max_length=max_length, is_split_into_words=True)
+    encoded["words"] = [list(words) or [tokenizer.unk_token] for words in given]
+    encoded["word_offsets"] = [list(places) or [(0, 0)] for places in offsets]
+    read = [_read_words(dict(zip(encoded, row, strict=True))) for row in zip(*encoded.values(), strict=True)]
+    return [_set_marks_aside(sentence) for sentence in read] if set_marks_aside else read
 
 
 def _check_offsets(word_offsets: Sequence[Sequence[Span]], sentences: Sequence[Any]) -> None:
@@ -243,34 +244,16 @@ def _between(low: float, high: float) -> float:
     return low + 1 if math.isinf(high) else (low + high) / 2
 
 
-def _keep_marks(text: str, row: dict[str, Any]) -> ReadSentence:
-    """A text in which punctuation marks are words like all others."""
-    word_ids, offsets = _without_gaps(row["word_ids"]), row["offsets"]
-    words = [_without_blanks(text, span) for span in _word_offsets(offsets, word_ids)]
-    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], row["words"], [], [], offsets, words, [])
-
-
-def _given_words(row: dict[str, Any]) -> ReadSentence:
-    """Given words, punctuation marks among them. The offsets of a piece lie within those of its word."""
-    word_ids, words = _without_gaps(row["word_ids"]), list(row["word_offsets"]) or [(0, 0)]
+def _read_words(row: dict[str, Any]) -> ReadSentence:
+    """The words that have pieces, marks among them. The offsets of a piece lie within those of its word."""
+    word_ids = row["word_ids"]
+    count = word_ids[-1] + 1
+    words, places = row["words"][:count], row["word_offsets"][:count]
     pieces = []
     for word, (start, end) in zip(word_ids, row["offsets"], strict=True):
-        first, last = words[word]
+        first, last = places[word]
         pieces.append((min(first + start, last), min(first + end, last)))
-    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], row["words"], [], [], pieces, words, [])
-
-
-def _without_gaps(word_ids: Sequence[int]) -> list[int]:
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(word_ids))}
-    return [numbers[word] for word in word_ids]
-
-
-def _without_blanks(text: str, span: Span) -> Span:
-    """The span without the blanks at its ends, which a special token includes."""
-    start, end = span
-    whole = text[start:end]
-    start += len(whole) - len(whole.lstrip())
-    return start, start + len(whole.strip())
+    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], words, [], [], pieces, places, [])
 
 
 def _joined(words: Sequence[str]) -> list[Span]:
@@ -279,51 +262,9 @@ def _joined(words: Sequence[str]) -> list[Span]:
     return [(start, start + len(word)) for start, word in zip(starts, words, strict=False)]
 
 
-def _set_aside_in_text(text: str, row: dict[str, Any]) -> ReadSentence:
-    """A text without its marks. Its words are the stretches of text between blanks and marks."""
-    offsets = row["offsets"]
-    kept, word_ids, bounds = set_aside(text, offsets, row["word_ids"])
-    if not kept or len(kept) == len(offsets) == 1:  # the [UNK] of an empty text has no place in it
-        return _keep_marks(text, row)
-    pieces = [offsets[piece] for piece in kept]
-    word_offsets = _word_offsets(pieces, word_ids)
-    marks = _marks_in_text(text, offsets, set(kept))
-    places = [bisect_left(word_offsets, start, key=itemgetter(0)) for start, _ in marks]
-    return ReadSentence(
-        [row["input_ids"][piece] for piece in kept], word_ids, word_spans(word_ids), bounds,
-        [text[start:end] for start, end in word_offsets], [text[start:end] for start, end in marks], places,
-        pieces, word_offsets, marks,
-    )  # fmt: skip
-
-
-def _word_offsets(offsets: Sequence[Span], word_ids: Sequence[int]) -> list[Span]:
-    """The first character of each word and the one after its last, from the offsets of its pieces."""
-    found: list[Span] = []
-    for (start, end), word in zip(offsets, word_ids, strict=True):
-        found[word:] = [(found[word][0] if word < len(found) else start, end)]
-    return found
-
-
-def _marks_in_text(text: str, offsets: Sequence[Span], kept: set[int]) -> list[Span]:
-    """Where the marks stand. A run of the same mark, such as ``...``, is one mark."""
-    marks: list[Span] = []
-    for piece, (start, end) in enumerate(offsets):
-        if piece in kept:
-            continue
-        follows = piece and offsets[piece - 1][1] == start and piece - 1 not in kept
-        if follows and text[marks[-1][0]] == text[start:end]:
-            marks[-1] = (marks[-1][0], end)
-        else:
-            marks.append((start, end))
-    return marks
-
-
-def _set_aside_given_words(whole: ReadSentence) -> ReadSentence:
+def _set_marks_aside(whole: ReadSentence) -> ReadSentence:
     """The sentence without the words that are nothing but punctuation; a genitive's apostrophe stays."""
-    is_kept = np.array([
-        not is_punctuation(as_character(word)) or is_genitive(word, before)
-        for before, word in zip(["", *whole.words], whole.words, strict=False)
-    ])  # fmt: skip
+    is_kept = ~np.array(are_marks(whole.words))
     if is_kept.all() or not is_kept.any():
         return whole
     new_number = np.cumsum(is_kept) - 1  # of each kept word, from 0

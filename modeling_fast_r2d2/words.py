@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .trees import Span
+from .word_rules import find_words
 
 logger = logging.get_logger(__name__)
 
@@ -120,6 +121,36 @@ def tokenize_sentences(
     return encoded | {"atom_spans": [word_spans(word_ids) for word_ids in encoded["word_ids"]]}
 
 
+def words_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[Span]]:
+    """Where the words and the marks of texts are, by the tokenizer's ``word_rule`` (see `word_rules`).
+
+    Returns:
+        For each text, the first character of each and the one after its last. Words that the tokenizer drops, such as a
+        lone accent, are left out.
+
+    Raises:
+        ValueError: if the tokenizer names an unknown rule.
+    """
+    rule, special = tokenizer.init_kwargs.get("word_rule", "plain"), tuple(tokenizer.all_special_tokens)
+    found = [find_words(text, rule, special) for text in texts]
+    stretches = {text[start:end] for text, words in zip(texts, found, strict=True)
+                 for (start, end), is_stretch in words if is_stretch}  # fmt: skip
+    divided = dict(zip(stretches, _divide(tokenizer, list(stretches)), strict=True))
+    spans = [
+        [(start + first, start + last) for (start, end), is_stretch in words
+         for first, last in (divided[text[start:end]] if is_stretch else [(0, end - start)])]
+        for text, words in zip(texts, found, strict=True)
+    ]  # fmt: skip
+    seen = tokens_with_pieces(tokenizer, [[text[i:j] for i, j in row] for text, row in zip(texts, spans, strict=True)])
+    return [[(i, j) for i, j in row if text[i:j] in seen] for text, row in zip(texts, spans, strict=True)]
+
+
+def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[list[Span]]:
+    """Where the tokenizer's own words are in stretches of a script without blanks: characters, as a rule."""
+    encoded = _encode(tokenizer, stretches, None, is_split=False)
+    return [list(_extents(*row).values()) for row in zip(encoded["word_ids"], encoded["offsets"], strict=True)]
+
+
 def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
     """The tokens of the sentences that a model can see: they are not blank, and the tokenizer does not drop them.
 
@@ -192,12 +223,18 @@ def _encode(
 
 def _words(sentence: Any, word_ids: list[int], offsets: list[Span], is_split: bool) -> list[str]:
     """The words that have pieces, in order. In a text, a word goes from its first piece to its last."""
-    extents: dict[int, Span] = {}
-    for word, (start, end) in zip(word_ids, offsets, strict=True):
-        extents[word] = (extents.get(word, (start, end))[0], end)
+    extents = _extents(word_ids, offsets)
     if is_split:
         return [sentence[word] for word in extents]
     return [sentence[start:end].strip() for start, end in extents.values()]  # special tokens include blanks around them
+
+
+def _extents(word_ids: Sequence[int], offsets: Sequence[Span]) -> dict[int, Span]:
+    """The first character of each word and the one after its last, from the offsets of its pieces."""
+    extents: dict[int, Span] = {}
+    for word, (start, end) in zip(word_ids, offsets, strict=True):
+        extents[word] = (extents.get(word, (start, end))[0], end)
+    return extents
 
 
 def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int) -> None:
@@ -222,4 +259,5 @@ __all__ = [
     "tokenizer_errors",
     "tokens_with_pieces",
     "word_spans",
+    "words_of_texts",
 ]

@@ -15,7 +15,7 @@ from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
 from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
 
 TEXT = 'Mr. Smith, a well-known man, isn\'t "here" (yet) -- he said.'
-LEAVES = 'Mr. Smith , a well-known man , isn\'t " here " ( yet ) -- he said .'.split()
+LEAVES = 'Mr. Smith , a well-known man , is n\'t " here " ( yet ) -- he said .'.split()
 MARKS = {",", '"', "(", ")", "--", "."}
 
 
@@ -24,9 +24,28 @@ def test_a_text_is_words_and_marks(tokenizer):
     assert read.leaves == LEAVES and set(read.marks) == MARKS
     assert tokenizer.decode(read.input_ids).replace(" ", "") == "mr.smithawell-knownmanisn'thereyethesaid"
     spans = [tokenizer.decode(read.input_ids[i : j + 1]).replace(" ", "") for i, j in read.atom_spans]
-    assert spans == ["mr.", "well-known", "isn't"]
+    assert spans == ["mr.", "well-known", "n't"]
     told = [read.words[read.word_ids[bound]] for bound in read.bounds]
     assert told == ["Smith", "man", "here", "yet"]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Mr. Vinken , 61 years old , will n't join .", "Mr. Vinken | 61 years old | will n't join"),
+        ("Mr. Vinken, 61, isn't here (yet): the cats' tails", "Mr. Vinken | 61 | is n't here | yet | the cats ' tails"),
+        ("the board's well-known, 3.5% of U.S. firms...", "the board 's well-known | 3.5 % of U.S. firms"),
+        ('`` So , " he said , `` go . ""', "So | he said | go"),
+        ("他說，我們去。", "他 說 | 我 們 去"),
+        (", . ! ?", ", . ! ?"),
+        ("", "[UNK]"),
+    ],
+)
+def test_bounds_are_where_marks_were(tokenizer, text, left):
+    [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=True)
+    last_pieces = [*read.word_split_points, len(read.word_ids)]
+    shown = [word + " |" * (last in read.bounds) for word, last in zip(read.words, last_pieces, strict=True)]
+    assert " ".join(shown) == left
 
 
 def test_given_words_are_the_same_but_for_their_own_bounds(tokenizer):

@@ -27,24 +27,31 @@ def parser(model, tokenizer) -> TreeParser:
     return TreeParser(model, tokenizer)
 
 
-def test_a_text_is_sentences_of_a_linguists_words():
-    [sentences] = split_texts([TEXT])
+def test_a_text_is_sentences_of_a_linguists_words(tokenizer):
+    [sentences] = split_texts([TEXT], tokenizer)
     assert [" ".join(words) for words, _ in sentences] == SENTENCES
     for words, offsets in sentences:
         assert [TEXT[start:end] for start, end in offsets] == words
 
 
-def test_texts_without_words_have_no_sentences_and_others_keep_their_places():
-    assert [len(found) for found in split_texts(["", "Yes.", " \n\t\n ", "It rains. It pours."])] == [0, 1, 0, 2]
+def test_texts_without_words_have_no_sentences_and_others_keep_their_places(tokenizer):
+    texts = ["", "Yes.", " \n\t\n ", "\x00", "It rains. It pours."]
+    assert [len(found) for found in split_texts(texts, tokenizer)] == [0, 1, 0, 0, 2]
 
 
-def test_languages_have_rules_of_their_own():
-    [[first, second]] = split_texts(["Das ist z. B. gut. Ja."], "de")
+@given(st.text("ab.?!\"'“”«») \n"))
+def test_sentences_have_all_that_is_visible(tokenizer, text):
+    [found] = split_texts([text], tokenizer)
+    assert "".join(word for words, _ in found for word in words) == "".join(text.split())
+
+
+def test_languages_have_rules_of_their_own(tokenizer):
+    [[first, second]] = split_texts(["Das ist z. B. gut. Ja."], tokenizer, "de")
     assert first[0] == ["Das", "ist", "z.", "B.", "gut", "."] and second[0] == ["Ja", "."]
     with pytest.raises(ValueError, match="spaCy has no rules for language 'klingon'"):
-        split_texts(["a"], "klingon")
+        split_texts(["a"], tokenizer, "klingon")
     with pytest.raises(ValueError, match="got one str; put it in a list"):
-        split_texts("a")
+        split_texts("a", tokenizer)
 
 
 @pytest.mark.parametrize("pieces", [False, True])

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -11,6 +12,7 @@ from transformers import pipeline
 from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing.nltk import FastR2D2NltkParser
+from modeling_fast_r2d2.processing_fast_r2d2 import FastR2D2Processor
 from modeling_fast_r2d2.text_files import chunks
 from modeling_fast_r2d2.words import checked_sentences
 from tokenization_fast_r2d2 import tokenize_sentences, train_tokenizer
@@ -18,6 +20,15 @@ from tokenization_fast_r2d2 import tokenize_sentences, train_tokenizer
 SURROGATE = "a \udcff b"
 NO_TEXTS = [None, 3, 2.5, float("nan"), True, b"a cat", ["a", "cat"], SURROGATE, "\ud800\udc00"]
 NO_WORDS = [None, 3, "a cat", b"a cat", {"a": "cat"}, {"cat"}, ["a", None], ["a", 3], [["a"]], ["a", SURROGATE]]
+
+
+HARD = [
+    "Don't touch the stove.",
+    "\"We cannot see the cats' tails,\" said O'Neill's AT&T man (a well-known one).",
+    "He paid $1,234.56 or 3.5% at 10:30 to bob@mail.example.org, see https://example.com/a?b=1&c=2!",
+    "I’d’ve seen 👩‍👩‍👧👍🏽 and C++ in the U.S.",
+    "他說，我們去。",
+]
 
 
 @pytest.fixture
@@ -145,3 +156,48 @@ def test_chunks_grow_to_the_largest():
 
 def test_sentences_are_checked_as_they_come():
     assert next(checked_sentences(["a", None])) == "a"
+
+
+def test_every_door_reads_the_same_words_and_gives_the_same_tree(parser, model, tmp_path, capsys, monkeypatch):
+    import spacy
+
+    from modeling_fast_r2d2.parsing.spacy import FastR2D2Component
+
+    expected = [(parsed.leaves, parsed.tree) for parsed in parser(HARD)]
+    assert expected[0][0] == ["Do", "n't", "touch", "the", "stove", "."]
+    brackets = [tree.brackets(leaves) for leaves, tree in expected]
+    given_words = parser([leaves for leaves, _ in expected], is_split_into_words=True)
+    assert [(parsed.leaves, parsed.tree) for parsed in given_words] == expected
+    [*found] = parser.parse_texts(HARD)
+    assert [(parsed.leaves, parsed.tree) for [parsed] in found] == expected
+    (tmp_path / "texts.txt").write_text("\n\n".join(HARD), encoding="utf-8")
+    for arguments in (HARD, ["--text", *HARD], ["--file", str(tmp_path / "texts.txt")],
+                      ["--text", "--file", str(tmp_path / "texts.txt")]):  # fmt: skip
+        main(["parse", "--format", "brackets", *arguments])
+        assert [line for line in capsys.readouterr().out.splitlines() if line] == brackets
+    pipe = pipeline("constituency-parsing", model=model, tokenizer=parser.tokenizer)
+    assert [result["brackets"] for result in pipe(HARD)] == brackets
+    trees = [tree for trees in FastR2D2NltkParser(parser).raw_parse_sents(HARD) for tree in trees]
+    assert trees == [tree.to_nltk(leaves) for leaves, tree in expected]
+    component = FastR2D2Component(parser)
+    for leaves, tree in expected:  # spaCy's own tokens, where they are the same
+        doc = component(
+            spacy.tokens.Doc(spacy.blank("en").vocab, leaves, sent_starts=[True] + [False] * (len(leaves) - 1))
+        )
+        spans = {(span.start, span.end - 1) for span in next(doc.sents)._.constituents if len(span) > 1}
+        assert spans == set(tree.spans)
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples" / "space"))
+    import views
+
+    assert [words for text in HARD for words in views.sentences_of(text)] == [leaves for leaves, _ in expected]
+
+
+def test_every_door_gives_the_vectors_of_the_same_words(parser):
+    embedder = FastR2D2Model.from_pretrained(bundled_checkpoint())
+    with_vectors = TreeParser(embedder, parser.tokenizer, with_vectors=True)
+    expected = np.stack([parsed.vector for parsed in with_vectors(HARD)])
+    np.testing.assert_allclose(embedder.encode(HARD), expected, atol=1e-5)
+    batch = FastR2D2Processor.from_pretrained(bundled_checkpoint())(HARD)
+    np.testing.assert_allclose(embedder.sentence_vectors(**batch).detach(), expected, atol=1e-5)
+    leaves = [constituent.words for constituent in embedder.constituents(HARD[0]) if len(constituent.words) == 1]
+    assert leaves == [["Do"], ["n't"], ["touch"], ["the"], ["stove"]]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from modeling_fast_r2d2.word_rules import check_word_rule
 from modeling_fast_r2d2.words import checked_sentences
 
 SPECIAL_TOKENS = {
@@ -31,6 +32,7 @@ def train_tokenizer(
     lowercase: bool = True,
     min_frequency: int = 2,
     show_progress: bool = True,
+    word_rule: str = "plain",
 ) -> PreTrainedTokenizerFast:
     """Learn a vocabulary from raw text. The same sentences give the same tokenizer in any order.
 
@@ -41,17 +43,20 @@ def train_tokenizer(
             blanks, for Chinese) or ``"word"`` (splits at blanks; rare words are unknown).
         lowercase: turn text into lower case and remove accents.
         min_frequency: the vocabulary leaves out pieces that occur less often than this.
+        word_rule: what a word is where text is parsed: ``"plain"``, or ``"english"``, which cuts ``don't`` into ``do``
+            and ``n't`` as treebanks do. It is saved with the tokenizer.
 
     Returns:
         A standard tokenizer, which `AutoTokenizer` loads without trusting remote code. It adds no special tokens to a
         sentence: the model adds its task tokens itself.
 
     Raises:
-        ValueError: if ``kind`` is unknown, if ``vocab_size`` leaves no room beside the special tokens, or as
-            `checked_sentences` raises it.
+        ValueError: if ``kind`` or ``word_rule`` is unknown, if ``vocab_size`` leaves no room beside the special tokens,
+            or as `checked_sentences` raises it.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    check_word_rule(word_rule)
     if vocab_size <= len(ALL_SPECIAL_TOKENS):
         raise ValueError(
             f"vocab_size must be > {len(ALL_SPECIAL_TOKENS)}, the number of special tokens, got {vocab_size}"
@@ -65,7 +70,7 @@ def train_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
-        **SPECIAL_TOKENS,
+        word_rule=word_rule, **SPECIAL_TOKENS,
     )  # fmt: skip
 
 

@@ -14,11 +14,11 @@ from datasets import Dataset, Features, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import names, punctuation
-from modeling_fast_r2d2.names import points_in_names
-from modeling_fast_r2d2.punctuation import set_aside
+from modeling_fast_r2d2 import names, punctuation, reading, word_rules, words
+from modeling_fast_r2d2.punctuation import are_marks
+from modeling_fast_r2d2.reading import ReadSentence, sentences_to_parse
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, tokenize_sentences, word_spans
+from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext
 
 # A text with more characters than this, for each token of the limit, is no sentence. It is left out before it is
 # tokenized, because tokenizing a giant line takes many times its size in memory. Such a text rarely has few tokens, as
@@ -35,8 +35,8 @@ class Corpus:
     """Tokenized sentences of 1 to ``max_length`` tokens.
 
     Attributes:
-        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (from `set_aside`; empty if punctuation is kept),
-            ``names`` (from `points_in_names`) and ``length``. Sentences that are too long are rows without tokens.
+        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (empty if punctuation is kept) and ``names`` of a
+            `ReadSentence`, and ``length``. Sentences that are too long are rows without tokens.
         kept: ``(num_sentences,)`` int64, the rows to use.
         lengths: ``(num_sentences,)`` int64, their numbers of tokens.
         num_too_long: the number of sentences that are left out.
@@ -76,10 +76,7 @@ def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Da
     Raises:
         ValueError: if no sentence is left.
     """
-    # A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not.
-    # The rules of punctuation and names are in the key because a new version of this package may change them.
-    cache_key = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
-            data.keep_punctuation, data.max_length, COLUMNS, *map(inspect.getsource, (punctuation, names))]  # fmt: skip
+    cache_key = [*rules_of_reading(texts, tokenizer, data), COLUMNS]
     rows = texts.map(
         partial(tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
         remove_columns=texts.column_names, features=FEATURES, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
@@ -93,6 +90,19 @@ def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Da
             f"{is_too_long.sum()} of them too long; --sentence_rule cuts lines into sentences"
         )
     return Corpus(rows, kept, lengths[kept], int(is_too_long.sum()))
+
+
+def rules_of_reading(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> list:
+    """What decides how sentences are read, for the keys of caches.
+
+    A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not. The
+    modules that read are in the key because a new version of this package may change them.
+    """
+    modules = map(inspect.getsource, (names, punctuation, reading, word_rules, words))
+    return [
+        texts._fingerprint, tokenizer.backend_tokenizer.to_str(), tokenizer.init_kwargs.get("word_rule"),
+        data.sentence_rule, data.clean_wikitext, data.keep_punctuation, data.max_length, *modules,
+    ]  # fmt: skip
 
 
 def _flat_columns(column: pyarrow.ChunkedArray) -> Iterator[pyarrow.ChunkedArray]:
@@ -114,10 +124,10 @@ def make_line_tokenizer(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -
     def tokenize(lines: Iterable[str]) -> list[dict]:
         sentences = sentences_of(lines, data)
         fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
-        encoded = tokenize_sentences(tokenizer, list(itertools.compress(sentences, fits)))
-        rows = (dict(zip(encoded, row, strict=True)) for row in zip(*encoded.values(), strict=True))
+        fitting = list(itertools.compress(sentences, fits))
+        read = iter(sentences_to_parse(tokenizer, fitting, set_marks_aside=not data.keep_punctuation))
         return [
-            _row_within_limit(sentence, next(rows), data) if fit else _row_of_too_long(len(sentence))
+            _row_within_limit(next(read), data) if fit else _row_without_tokens(len(sentence))
             for sentence, fit in zip(sentences, fits, strict=True)
         ]
 
@@ -130,22 +140,13 @@ def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
-def set_punctuation_aside(sentence: str, row: dict) -> dict:
-    """A sentence of `tokenize_sentences`, without the punctuation between its words."""
-    kept, word_ids, bounds = set_aside(sentence, row["offsets"], row["word_ids"])
-    return {"input_ids": [row["input_ids"][piece] for piece in kept], "atom_spans": word_spans(word_ids),
-            "bounds": bounds, "offsets": [row["offsets"][piece] for piece in kept], "word_ids": word_ids}  # fmt: skip
+def _row_within_limit(sentence: ReadSentence, data: DataOptions) -> dict:
+    has_words = data.keep_punctuation or not all(are_marks(sentence.words))
+    length = len(sentence.input_ids) if has_words else 0
+    if length > data.max_length or not has_words:
+        return _row_without_tokens(length)
+    return {name: getattr(sentence, name) for name in COLUMNS} | {"length": length}
 
 
-def _row_within_limit(sentence: str, row: dict, data: DataOptions) -> dict:
-    row = row | {"bounds": []} if data.keep_punctuation else set_punctuation_aside(sentence, row)
-    length = len(row["input_ids"])
-    if length > data.max_length:
-        return _row_of_too_long(length)
-    pieces = [sentence[start:end] for start, end in row["offsets"]]
-    row["names"] = points_in_names(pieces, row["word_ids"], row["bounds"])
-    return {name: row[name] for name in COLUMNS} | {"length": length}
-
-
-def _row_of_too_long(length: int) -> dict:
+def _row_without_tokens(length: int) -> dict:
     return {name: [] for name in COLUMNS} | {"length": length}

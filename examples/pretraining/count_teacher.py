@@ -8,7 +8,6 @@ Words beside punctuation and at the ends of sentences behave like words at the e
 Raw text is enough. It is counted once, when it is read.
 """
 
-import inspect
 import itertools
 from dataclasses import dataclass
 from functools import partial
@@ -23,10 +22,10 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import punctuation
-from modeling_fast_r2d2.punctuation import is_mark
+from modeling_fast_r2d2.punctuation import are_marks
+from modeling_fast_r2d2.reading import sentences_to_parse
 from modeling_fast_r2d2.text_files import write_aside
-from pretraining.corpus import CHARACTERS_PER_TOKEN, sentences_of
+from pretraining.corpus import CHARACTERS_PER_TOKEN, rules_of_reading, sentences_of
 from pretraining.options import DataOptions
 
 COUNTS_FILE = "unit_counts.safetensors"
@@ -109,14 +108,13 @@ def count_units(sentences: list[str], tokenizer: PreTrainedTokenizerBase, keep_p
 
 def _tokens(sentences: list[str], tokenizer: PreTrainedTokenizerBase) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All tokens in one array, and whether each begins a sentence, and whether it is a mark between units."""
-    encoded = tokenizer(sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True,
-                        verbose=False) if sentences else {"input_ids": [], "offset_mapping": []}  # fmt: skip
-    marks = ((is_mark(text, *place) for place in places)
-             for text, places in zip(sentences, encoded["offset_mapping"], strict=True))  # fmt: skip
-    firsts = ([place == 0 for place in range(len(ids))] for ids in encoded["input_ids"])
+    read = sentences_to_parse(tokenizer, sentences)
+    ids = [sentence.input_ids for sentence in read]
+    marks = (np.array(are_marks(sentence.words))[sentence.word_ids] for sentence in read)
+    firsts = ([place == 0 for place in range(len(row))] for row in ids)
     flat = itertools.chain.from_iterable
     return (
-        np.fromiter(flat(encoded["input_ids"]), np.int64),
+        np.fromiter(flat(ids), np.int64),
         np.fromiter(flat(firsts), np.bool_),
         np.fromiter(flat(marks), np.bool_),
     )
@@ -128,8 +126,7 @@ def count_corpus(texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenize
     if data.streaming:
         rows = count({"text": [line["text"] for line in itertools.islice(texts, data.shuffle_buffer)]})
     else:
-        cache_key = [texts._fingerprint, tokenizer.backend_tokenizer.to_str(), data.sentence_rule, data.clean_wikitext,
-                data.keep_punctuation, data.max_length, "units", inspect.getsource(punctuation)]  # fmt: skip
+        cache_key = [*rules_of_reading(texts, tokenizer, data), "units"]
         rows = texts.map(
             count, batched=True, batch_size=LINES_PER_BATCH, num_proc=data.num_proc, remove_columns=texts.column_names,
             new_fingerprint=Hasher.hash(cache_key), desc="count units",

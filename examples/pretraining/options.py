@@ -5,6 +5,7 @@ import math
 from dataclasses import asdict, dataclass, field
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
+from modeling_fast_r2d2.word_rules import CUTS
 from pretraining.best import HIGHER_IS_BETTER
 from pretraining.settings import Stage
 from tokenization_fast_r2d2 import SENTENCE_RULES
@@ -57,6 +58,7 @@ class DataOptions:
     )
     vocab_size: int = _help("vocabulary size of a new tokenizer", 30522)
     tokenizer_kind: str = _help("kind of a new tokenizer", "wordpiece", choices=["wordpiece", "character", "word"])
+    word_rule: str = _help("what a word is for a new tokenizer; english: don't is do n't", "plain", choices=list(CUTS))
     num_proc: int | None = _help("number of processes that tokenize the corpus")
     dataloader_num_workers: int | None = _help(
         "number of processes that load batches; with 0 the training process loads them itself; by default 2 for a GPU, "

@@ -33,7 +33,8 @@ def parsers() -> dict[str, TreeParser]:
 
 def sentences_of(text: str) -> list[Words]:
     """The words of each sentence of a text; a long sentence is cut."""
-    return [words[:LONGEST] for words, _ in split_texts([text])[0]]
+    [sentences] = split_texts([text], parsers()["parser"].tokenizer)
+    return [words[:LONGEST] for words, _ in sentences]
 
 
 def parse(words: Words) -> dict:

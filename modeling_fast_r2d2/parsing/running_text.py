@@ -1,16 +1,17 @@
-"""Running text: where its sentences and words are, by spaCy's rules.
+"""Running text: where its sentences are, by spaCy's rules, and the words of each, as everywhere else.
 
-spaCy is well kept, knows the rules of some 70 languages, and gives sentences and words with their characters at once.
-Its words are a treebank's: ``do n't`` are two, while ``1,234.56``, ``C++``, URLs and e-mail addresses are not split.
+spaCy is well kept, and knows the abbreviations of some 70 languages.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+import regex
+from transformers import PreTrainedTokenizerBase
+
 from ..trees import Span
-from ..words import checked_sentences
+from ..words import checked_sentences, words_of_texts
 
 if TYPE_CHECKING:
     from spacy import Language
@@ -18,36 +19,49 @@ if TYPE_CHECKING:
 Sentence = tuple[list[str], list[Span]]  # words, and for each its first character and the one after its last
 
 # Lines up to a blank one; a sentence may go on in the next line, but not in the next paragraph.
-PARAGRAPH = re.compile(r"\S.*?(?=\n\s*\n|\Z)", re.DOTALL)
+PARAGRAPH = regex.compile(r"\S.*?(?=\n\s*\n|\Z)", regex.DOTALL)
 
 
-def split_texts(texts: Sequence[str], language: str = "en") -> list[list[Sentence]]:
+def split_texts(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, language: str = "en") -> list[list[Sentence]]:
     """The sentences of texts.
 
     Args:
         texts: of any length.
+        tokenizer: the model's, whose rule finds the words (see `words_of_texts`).
         language: the code of the language for spaCy, such as ``"en"``, ``"zh"`` or ``"xx"`` for any.
 
     Returns:
-        For each text its sentences. A sentence is its words and their offsets in the text: the first character of each
-        word, and the one after its last. A text without words has no sentences.
+        For each text its sentences. A sentence is its words, marks among them, and their offsets in the text: the first
+        character of each word, and the one after its last. A text without words has no sentences.
 
     Raises:
         ImportError: if spaCy is not installed.
         ValueError: as `checked_sentences` raises it, or if spaCy does not know the language.
     """
     rules = _rules(language)
-    return [list(_split(rules, text)) for text in checked_sentences(texts)]
+    texts = list(checked_sentences(texts))
+    spans = [_sentence_spans(rules, text) for text in texts]
+    shown = [text[start:end] for text, of_text in zip(texts, spans, strict=True) for start, end in of_text]
+    words = iter(words_of_texts(tokenizer, shown))
+    found = ([[(start + i, start + j) for i, j in next(words)] for start, _ in of_text] for of_text in spans)
+    return [
+        [([text[i:j] for i, j in offsets], offsets) for offsets in of_text if offsets]
+        for text, of_text in zip(texts, found, strict=True)
+    ]
 
 
-def _split(rules: "Language", text: str) -> Iterator[Sentence]:
+def _sentence_spans(rules: "Language", text: str) -> list[Span]:
+    """The first character of each sentence, and the one after its last; blanks at its end may be in it."""
+    spans: list[Span] = []
     for paragraph in PARAGRAPH.finditer(text):
-        start = paragraph.start()
+        start, end = paragraph.span()
         for sentence in rules(paragraph[0]).sents:
-            words = [token for token in sentence if not token.is_space]
-            if words:
-                offsets = [(start + word.idx, start + word.idx + len(word)) for word in words]
-                yield [word.text for word in words], offsets
+            place = paragraph.start() + sentence.start_char
+            if place > start:
+                spans.append((start, place))
+                start = place
+        spans.append((start, end))
+    return spans
 
 
 @cache

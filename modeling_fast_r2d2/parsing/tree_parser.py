@@ -168,7 +168,7 @@ class TreeParser:
     def parse_texts(self, texts: Sequence[str], language: str = "en") -> list[list[ParsedSentence]]:
         """Parse texts of one or more sentences, such as paragraphs.
 
-        This needs spaCy, whose rules find the sentences and the words (see `split_texts`).
+        This needs spaCy, whose rules find the sentences (see `split_texts`). Their words are those of a call.
 
         Args:
             texts: of any length; sentences do not go across blank lines.
@@ -182,7 +182,7 @@ class TreeParser:
             ImportError: if spaCy is not installed.
             ValueError: as for a call, or if spaCy does not know the language.
         """
-        split = split_texts(texts, language)
+        split = split_texts(texts, self.tokenizer, language)
         sentences = [sentence for of_text in split for sentence in of_text]
         read = self.read([words for words, _ in sentences], True, [offsets for _, offsets in sentences])
         parsed = iter(self._parse(read))

@@ -4,8 +4,7 @@
     fast-r2d2 parse --file text.txt > trees.txt
     cat text.txt | fast-r2d2 parse - --format jsonl
 
-With --text lines are running text: sentences are found, and trees are over a treebank's words. Paragraphs end at blank
-lines:
+With --text lines are running text, in which sentences are found. Paragraphs end at blank lines:
 
     fast-r2d2 parse --text --file story.txt --format jsonl > trees.jsonl
 
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="text files, plain or .gz, one sentence per line; with --output also .parquet")  # fmt: skip
     add_model_arguments(parser)
     add("--text", action="store_true",
-        help="find sentences and words in running text; needs spaCy, as in fast-r2d2[spacy]")  # fmt: skip
+        help="find sentences in running text; needs spaCy, as in fast-r2d2[spacy]")  # fmt: skip
     add("--language", default="en", help="the language of the --text, as spaCy abbreviates it; default: %(default)s")
     add("--words", action="store_true",
         help="each line is split into words at blanks, as in a treebank, and every word is a leaf")  # fmt: skip
@@ -86,7 +85,7 @@ def _check(options: argparse.Namespace) -> None:
     if bool(options.file) == bool(options.sentences):
         raise ValueError("give either sentences or --file; - reads standard input")
     if options.text and options.words:
-        raise ValueError("--text finds words, --words takes them as given; give one")
+        raise ValueError("--text finds sentences and their words, --words takes words as given; give one")
     if options.output and not options.file and options.format != "svg":
         raise ValueError("--output needs --file")
     if options.vectors and (not options.output or options.format == "svg"):
