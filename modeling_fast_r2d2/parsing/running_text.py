@@ -1,6 +1,6 @@
 """Running text: where its sentences are, by spaCy's rules, and the words of each, as everywhere else.
 
-spaCy is well kept, and knows the abbreviations of some 70 languages.
+spaCy is well kept, and knows the abbreviations of some 70 languages. Its sentences are mended where quotes stand.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,16 @@ Sentence = tuple[list[str], list[Span]]  # words, and for each its first charact
 
 # Lines up to a blank one; a sentence may go on in the next line, but not in the next paragraph.
 PARAGRAPH = regex.compile(r"\S.*?(?=\n\s*\n|\Z)", regex.DOTALL)
+# Before a sentence's first word: the quotes and brackets that belong to it. spaCy gives them to the sentence before.
+OPENING = regex.compile(r"(?<=\s)(?:[\"'\p{Ps}\p{Pi}`¿¡]+|[\p{Ps}\p{Pi}`]+\s+)$")
+# A sentence does not end here if a small letter follows: "Why?" asked Mary.
+QUOTED = regex.compile(r"[.?!…。！？]\s?[\"'’\p{Pf}\p{Pe}]*[\"'’\p{Pf}」』]\s+$")
+
+LONGEST_MARKS = 20  # characters between two sentences: blanks, quotes and brackets
 
 
 def split_texts(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, language: str = "en") -> list[list[Sentence]]:
-    """The sentences of texts.
+    """The sentences of texts. A closing quote stays with its sentence.
 
     Args:
         texts: of any length.
@@ -57,6 +63,11 @@ def _sentence_spans(rules: "Language", text: str) -> list[Span]:
         start, end = paragraph.span()
         for sentence in rules(paragraph[0]).sents:
             place = paragraph.start() + sentence.start_char
+            near = max(start, place - LONGEST_MARKS)
+            if QUOTED.search(text, near, place) and text[place].islower():
+                continue
+            opening = OPENING.search(text, near, place)
+            place = opening.start() if opening else place
             if place > start:
                 spans.append((start, place))
                 start = place
