@@ -214,8 +214,14 @@ class Composition(nn.Module):
         return self._blend(*self.stack.build_by_kernels(kernels, shared, children, rows))
 
     def _log_prob(self, scored: Tensor) -> Tensor:
-        logit = self.score(scored)[:, 0]
-        return F.logsigmoid(logit.to(torch.promote_types(logit.dtype, torch.float32)))
+        """Computed in float32 or wider: half precision rounds many logits to the same number, of which the first would
+        be chosen."""
+        dtype = torch.promote_types(scored.dtype, torch.float32)
+        if not is_plain(self.score):  # such as an adapter, which has its own dtype
+            return F.logsigmoid(self.score(scored)[:, 0].to(dtype))
+        with torch.autocast(scored.device.type, enabled=False):
+            logit = F.linear(scored.to(dtype), self.score.weight.to(dtype), self.score.bias.to(dtype))[:, 0]
+        return F.logsigmoid(logit)
 
     def _blend(self, summed: Tensor, left: Tensor, right: Tensor) -> Tensor:
         fused = fused_kernels(self.composition_kernels, summed, self.kernel_sizes)

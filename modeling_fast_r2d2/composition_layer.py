@@ -128,7 +128,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         """
         [query], (key, value) = self._heads(query, 1), self._heads(keys_values, 2)
         to_left = (query * (key[0] - key[1])).sum(-1)
-        weights = torch.stack([to_left, torch.zeros_like(to_left)]).mul_(query.shape[-1] ** -0.5).softmax(0)
+        weights = self._softmax(query.shape[-1] ** -0.5 * torch.stack([to_left, torch.zeros_like(to_left)]))
         to_left, to_right = self.attention_dropout(weights)[..., None].unbind()
         left, right = value.unbind()
         return torch.addcmul(to_left * left, to_right, right).flatten(-2)
@@ -144,9 +144,10 @@ class CompositionLayer(GradientCheckpointingLayer):
             ``(compositions, hidden_size)``.
         """
         (query, own_key, own_value), (key, value) = self._heads(task, 3), self._heads(keys_values, 2)
-        to_children = (query * key).sum(-1)  # (2, compositions, heads)
-        to_self = (query * own_key).sum(-1).expand_as(to_children[0])
-        weights = torch.cat([to_children, to_self[None]]).mul_(query.shape[-1] ** -0.5).softmax(0)
+        to_left = (query * (key[0] - key[1])).sum(-1)  # (compositions, heads), as in `_attend`
+        to_self = (query * (own_key - key[1])).sum(-1)
+        scores = torch.stack([to_left, torch.zeros_like(to_left), to_self])
+        weights = self._softmax(query.shape[-1] ** -0.5 * scores)
         to_left, to_right, to_self = self.attention_dropout(weights)[..., None].unbind()
         left, right = value.unbind()
         attended = torch.addcmul(to_left * left, to_right, right)
@@ -181,11 +182,16 @@ class CompositionLayer(GradientCheckpointingLayer):
         to_left = (query * keys[-1]).sum(-1)
         to_self = F.pad((query[tasks] * keys[tasks]).sum(-1), (0, 0, 0, 0, 0, 2), value=float("-inf"))
         scores = torch.stack([to_left, torch.zeros_like(to_left), to_self])
-        weights = (query.shape[-1] ** -0.5 * scores).softmax(0)
+        weights = self._softmax(query.shape[-1] ** -0.5 * scores)
         to_left, to_right, to_self = self.attention_dropout(weights)[..., None]
         attended = (to_left * value[-2]).addcmul_(to_right, value[-1])
         attended[tasks].addcmul_(to_self[tasks], value[tasks])
         return attended.flatten(-2)
+
+    def _softmax(self, scores: Tensor) -> Tensor:
+        """Over the first axis. In half precision torch's own rounds the last values of a tensor otherwise than the
+        others, so that results would depend on the batch."""
+        return scores.softmax(0, torch.promote_types(scores.dtype, torch.float32)).to(scores.dtype)
 
     def _norm(self, hidden: Tensor) -> Tensor:
         return F.layer_norm(hidden, hidden.shape[-1:], eps=self.eps)

@@ -40,7 +40,7 @@ def is_watched(module: nn.Module) -> bool:
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: bool = False) -> Tensor:
     """``F.linear(inputs, weight, bias)``, then exact GELU if asked for; differentiable as those are."""
-    if not _is_faster(inputs, weight) or not _is_served(inputs, weight, bias):
+    if not _is_faster(inputs, weight, gelu) or not _is_served(inputs, weight, bias):
         product = F.linear(inputs, weight, bias)
     elif torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (inputs, weight, bias)):
         product = _Linear.apply(inputs.flatten(0, -2), weight, bias).unflatten(0, inputs.shape[:-1])
@@ -65,10 +65,12 @@ def has_onednn(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _is_faster(inputs: Tensor, weight: Tensor) -> bool:
-    """Whether a product is on a CPU, and large enough."""
+def _is_faster(inputs: Tensor, weight: Tensor, gelu: bool) -> bool:
+    """Whether a product is on a CPU, and large enough. With GELU in bfloat16 any size is: torch rounds between the two,
+    so that results would depend on the batch."""
     is_large = weight.numel() >= MIN_WEIGHT_VALUES or inputs.numel() * len(weight) >= MIN_MULTIPLICATIONS
-    return bool(is_large and inputs.device.type == "cpu" and inputs.numel() > 0)
+    is_rounded = gelu and inputs.dtype == torch.bfloat16
+    return bool((is_large or is_rounded) and inputs.device.type == "cpu" and inputs.numel() > 0)
 
 
 def _is_served(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

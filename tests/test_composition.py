@@ -35,6 +35,35 @@ def test_scores_and_parents_apart_are_those_of_whole_compositions(tiny_config, n
         torch.testing.assert_close(*gradients)
 
 
+@torch.no_grad()
+def test_in_bfloat16_compositions_apart_and_in_any_number_are_the_same_to_the_bit(tiny_config):
+    """Both ways are taken in a chart, by the size of a level, which depends on the batch."""
+    composition = Composition(tiny_config).eval().bfloat16()
+    vectors, tasks = (torch.randn(2, *shape, tiny_config.hidden_size).bfloat16() for shape in ((37,), ()))
+    shared, stack = composition.prepare(tasks), composition.stack
+    parents, log_probs = composition(shared, vectors)
+    children = Children(stack.layers, shared.role_biases, FromVectors(vectors, stack.layers[0].query_key_value.weight))
+    assert torch.equal(composition.log_prob(shared, children), log_probs)
+    assert torch.equal(composition.parent(shared, children), parents)
+    some_parents, some_log_probs = composition(shared, vectors[:, -3:])
+    assert torch.equal(some_parents, parents[-3:]) and torch.equal(some_log_probs, log_probs[-3:])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("is_autocast", [False, True])
+@torch.no_grad()
+def test_scores_of_vectors_in_half_precision_are_float32(tiny_config, dtype, is_autocast):
+    """Half precision would round many to the same number, and the first of these would be chosen."""
+    composition = Composition(tiny_config).eval().to(torch.float32 if is_autocast else dtype)
+    like = composition.score.weight
+    vectors, tasks = torch.randn(2, 50, tiny_config.hidden_size).to(like), torch.randn(2, tiny_config.hidden_size)
+    with torch.autocast("cpu", dtype, enabled=is_autocast):
+        shared = composition.prepare(tasks.to(like))
+        scored, log_prob = composition.stack(shared, vectors)[0], composition(shared, vectors)[1]
+    logit = torch.nn.functional.linear(scored.double(), like.double(), composition.score.bias.double())[:, 0]
+    torch.testing.assert_close(log_prob.double(), torch.nn.functional.logsigmoid(logit), atol=1e-6, rtol=0)
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_constants_are_what_every_composition_would_compute(tiny_config, activation):
     """Task tokens projected once and roles as biases, against roles added to the inputs of a stock attention."""

@@ -135,6 +135,15 @@ def test_small_products_are_left_to_torch(monkeypatch):
     linear(torch.randn(3, 8), torch.randn(5, 8))
 
 
+@pytest.mark.parametrize("gelu", [False, True])
+@torch.no_grad()
+def test_a_row_in_bfloat16_is_the_same_to_the_bit_however_many_there_are(monkeypatch, gelu):
+    """Many rows are served and few are left to torch, which rounds before GELU."""
+    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", 200 * 64 * 96)
+    inputs, weight, bias = (torch.randn(*size).bfloat16() for size in ((200, 64), (96, 64), (96,)))
+    assert torch.equal(linear(inputs[:7], weight, bias, gelu), linear(inputs, weight, bias, gelu)[:7])
+
+
 def test_a_torch_without_the_operation(monkeypatch):
     class Nothing:
         pass
