@@ -138,13 +138,13 @@ def sorted_children(chart: Chart) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def planned_tree(chart: Chart) -> Tensor:
-    """What `best_tree` returns, for the chart of `plan_tree`: every cell is in a tree and has one candidate."""
+    """What `chosen_tree` returns, for the chart of `plan_tree`: every cell is in a tree and has one candidate."""
     tree = torch.full((chart.num_tokens,), -1, device=chart.roots.device)
     cells = torch.arange(chart.num_tokens, chart.num_nodes, device=tree.device)
     return tree.index_copy_(0, chart.splits[:, 0], cells)
 
 
-def best_tree(chart: Chart, chosen: Tensor) -> Tensor:
+def chosen_tree(chart: Chart, chosen: Tensor) -> Tensor:
     """The tree below each root that takes the chosen candidates: one sweep over the levels from the top down.
 
     Args:

@@ -1,10 +1,11 @@
-"""What is put on top of the vectors: the language model's head and the classifiers'."""
+"""What is put on top of the vectors: the language model's head, with its contexts, and the classifiers'."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
+from .chart import Chart, widest_neighbours
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import apply_linear, is_plain
 
@@ -59,6 +60,21 @@ def language_model_loss(logits: Tensor, token_ids: Tensor) -> Tensor:
     return F.cross_entropy(logits.to(torch.promote_types(logits.dtype, torch.float32)), token_ids)
 
 
+def language_model_contexts(chart: Chart, nodes: Tensor, ends: Tensor) -> Tensor:
+    """The contexts from which every token is predicted: the widest nodes beside it (paper, Equation 6).
+
+    Args:
+        nodes: ``(num_nodes, hidden_size)``.
+        ends: ``(2, hidden_size)``, embeddings of ``[BOS]`` and ``[EOS]``, the contexts at a sentence's ends.
+
+    Returns:
+        ``(2, num_tokens, hidden_size)``, left and right, sentences end to end.
+    """
+    ids = torch.stack(widest_neighbours(chart))
+    rows = nodes.index_select(0, ids.clamp(min=0).flatten()).view(*ids.shape, -1)
+    return torch.where(ids[..., None] < 0, ends[:, None].to(nodes.dtype), rows)
+
+
 class ClassificationHead(nn.Module):
     """A root vector to logits through one hidden layer."""
 
@@ -74,4 +90,4 @@ class ClassificationHead(nn.Module):
         return self.out_proj(self.dropout(self.activation(self.dense(root))))
 
 
-__all__ = ["ClassificationHead", "LanguageModelHead", "language_model_loss"]
+__all__ = ["ClassificationHead", "LanguageModelHead", "language_model_contexts", "language_model_loss"]

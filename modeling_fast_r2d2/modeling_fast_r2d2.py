@@ -10,15 +10,13 @@ from torch.nn import functional as F
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, best_tree, crossing_candidates, planned_tree
+from .chart import Chart, chosen_tree, crossing_candidates, planned_tree
 from .chart_planning import merge_ranks, plan_chart, plan_tree
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
-from .decoding import minimum_risk_choice
 from .embedding import TextEncoder
 from .encoder import EncodedChart, encode_chart, encode_forced
-from .guidance import choice_loss, height_loss
-from .heads import ClassificationHead, LanguageModelHead
+from .heads import ClassificationHead, LanguageModelHead, language_model_contexts
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
     EmbeddedBatch,
@@ -35,17 +33,11 @@ from .inputs import (
     split_pairs,
 )
 from .noise import gumbel_noise
-from .objectives import (
-    expected_counts,
-    language_model_contexts,
-    sampled_counts,
-    tree_label_loss,
-    tree_loss,
-)
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
-from .parser import TopDownParser
+from .parser import TopDownParser, tree_label_loss
 from .pretrained_model import FastR2D2PreTrainedModel
 from .transfer import to_device
+from .tree_distribution import TreeDistribution
 
 
 class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
@@ -98,7 +90,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
             token_type_ids: ignored; tokenizers may give it.
             decoding: whose ``spans`` and constituent vectors are returned of a chart: those of the ``"best"`` tree, by
-                the choices of the cells, or of the ``"minimum_risk"`` tree (see `decoding`). The root is the same.
+                the choices of the cells, or of the ``"minimum_risk"`` tree (see `TreeDistribution`). The root is the
+                same.
             output_hidden_states: whether to return ``hidden_states``; None takes the configuration's value.
             output_attentions: ignored; attentions are None (see `outputs`).
             split_bonus: ``(batch, seq_len - 1)``, nats added to split scores and, for a tree of minimum risk, to the
@@ -115,8 +108,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             check_finite_scores(batch, "a tree of minimum risk needs finite scores and a finite split_bonus")
         chart, encoded = self.encode_batch(batch, encoding, reachable_only=True)
         if decoding == "minimum_risk":
-            bonus = None if split_bonus is None else batch.sentences.flatten(split_bonus)
-            encoded = dataclasses.replace(encoded, chosen=minimum_risk_choice(chart, encoded, bonus))
+            trees = TreeDistribution(chart, encoded.choices())
+            trees = trees if split_bonus is None else trees.add_bonus(batch.sentences.flatten(split_bonus))
+            encoded = dataclasses.replace(encoded, chosen=trees.minimum_risk())
         return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
     def read_batch(
@@ -255,7 +249,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         }
 
     def _constituents(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> dict[str, Tensor]:
-        best = planned_tree(chart) if encoded.log_prob is None else best_tree(chart, encoded.chosen)
+        best = planned_tree(chart) if encoded.log_prob is None else chosen_tree(chart, encoded.chosen)
         leaves = torch.arange(chart.num_tokens, device=best.device)
         places = torch.cat([batch.sentences.pad(leaves, -1), batch.sentences.pad(best, -1)[:, :-1]], dim=1)
         states = encoded.nodes.index_select(0, places.clamp(min=0).flatten()).unflatten(0, places.shape)
@@ -365,11 +359,10 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         return self.lm_head.loss(hidden, batch.token_ids.long())
 
     def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
-        if self.config.tree_objective == "exact":
-            counts = expected_counts(chart, encoded)
-        else:
-            counts = sampled_counts(chart, encoded, self.config.num_tree_samples)
-        return tree_loss(chart, counts, batch.sentences.flatten(batch.split_scores), self.config.composition_kernels)
+        trees, num_trees, counts = TreeDistribution(chart, encoded.choices()), self.config.num_tree_samples, None
+        if self.config.tree_objective == "sampled":
+            counts = trees.sample(num_trees) / num_trees
+        return trees.tree_loss(batch.sentences.flatten(batch.split_scores), counts, self.config.composition_kernels)
 
     def weighted_sum(self, **losses: Tensor) -> Tensor | None:
         """Sum of the losses, each times the configuration's ``<name>_loss_weight``; None without any."""
@@ -407,8 +400,8 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
         ``"heuristic"``, since the losses need a chart. The language model's targets are ``input_ids`` themselves.
 
-        The other arguments guide the learning of trees (see `guidance`). They are not in the paper, and need
-        ``encoding="chart"``.
+        The other arguments guide the learning of trees (see `TreeDistribution`). They are not in the paper, and
+        need ``encoding="chart"``.
 
         Args:
             output_constituents: whether to return ``last_hidden_state`` and ``spans``; None means in evaluation only.
@@ -455,13 +448,13 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         choice_scores: Tensor | None,
         height_threshold: float | None,
     ) -> dict[str, Any]:
-        losses = {}
+        trees, losses = TreeDistribution(chart, encoded.choices()), {}
         if choice_scores is not None:
             ranks = merge_ranks(choice_scores, batch.sentences.lengths, batch.nesting)
             [ranks] = to_device([ranks], batch.leaves.device)
-            losses["choice_loss"] = choice_loss(chart, encoded.choices(), ranks)
+            losses["choice_loss"] = trees.choice_loss(ranks)
         if height_threshold is not None:
-            losses["height_loss"] = height_loss(chart, encoded.choices(), height_threshold)
+            losses["height_loss"] = trees.height_loss(height_threshold)
         return losses
 
 

@@ -41,8 +41,8 @@ class FastR2D2ForPreTrainingOutput(ModelOutput):
     Args:
         loss: scalar, nats: the sum of ``lm_loss`` and ``tree_loss``, each times its weight in the configuration.
         lm_loss, tree_loss: scalars, nats; None where the weight is 0.
-        choice_loss, height_loss: scalars, the first in nats, where they were asked for (see `guidance`). They are not
-            part of ``loss``.
+        choice_loss, height_loss: scalars, the first in nats, where they were asked for (see `TreeDistribution`). They
+            are not part of ``loss``.
 
     The other fields are as in `FastR2D2Output`.
     """

@@ -1,4 +1,4 @@
-"""The top-down parser: one score for every split point (paper, Section 3.1)."""
+"""The top-down parser: one score for every split point, and how likely these make trees (paper, Sections 3.1, 3.2)."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .configuration_fast_r2d2 import FastR2D2Config
+from .fused import fused_kernels
 from .lstm import LSTMBackbone
 from .noise import Dropout
 from .transfer import to_device
@@ -112,6 +113,61 @@ def span_nesting(atom_spans: Tensor, num_splits: int, nested: bool = False) -> T
     return depth if nested else depth.clamp(max=1)
 
 
+def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition_kernels: str = "torch") -> Tensor:
+    """Minus the parser's log-probability of given trees, divided by ``n``: a scalar in nats, the mean over sentences.
+
+    Args:
+        scores: ``(num_tokens,)`` split scores, sentences end to end.
+        labels: ``(num_tokens, 2)`` long, for each split point the first and last token, in its sentence, of the
+            constituent that splits there; -1 for split points without a label.
+        lengths: ``(batch,)`` long.
+    """
+    length = lengths.repeat_interleave(lengths, output_size=len(scores))
+    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths, output_size=len(scores))
+    is_end = torch.arange(len(scores), device=scores.device) == starts + length - 1
+    [splits] = ((labels[:, 0] >= 0) & ~is_end).nonzero(as_tuple=True)
+    spans = labels[splits] + starts[splits, None]
+    per_token = -split_log_prob(scores, spans, splits, composition_kernels) / length[splits]
+    return per_token.sum() / len(lengths)
+
+
+def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, composition_kernels: str = "torch") -> Tensor:
+    """The parser's log-probability, in nats, of splitting spans where they are split.
+
+    Args:
+        scores: ``(num_tokens,)``, flat.
+        spans: ``(nodes, 2)`` long, first and last token.
+        splits: ``(nodes,)`` long.
+        composition_kernels: as ``config.composition_kernels``.
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    # The kernel adds up its gradient in no fixed order.
+    fused = None if torch.are_deterministic_algorithms_enabled() else fused_kernels(composition_kernels, scores)
+    sums = range_logsumexp if fused is None else fused.range_logsumexp
+    return scores[splits] - sums(scores, spans[:, 0], spans[:, 1] - 1)
+
+
+def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """``logsumexp(values[first ... last])`` of many ranges, from a table of ``log(len(values))`` rows.
+
+    Row ``h`` cuts the values into blocks of ``2 ** (h + 1)`` and holds the sum from each position to the middle of its
+    block. In the row of the highest bit in which its ends differ, a range is two parts that meet in the middle of a
+    block. So nothing outside a range enters its sum.
+    """
+    heights = max(len(values) - 1, 1).bit_length()
+    padded = F.pad(values, (0, (1 << heights) - len(values)))
+    rows = []
+    for height in range(heights):
+        before, after = padded.view(-1, 2, 1 << height).unbind(1)  # halves of the blocks
+        halves = before.flip(-1).logcumsumexp(-1).flip(-1), after.logcumsumexp(-1)
+        rows.append(torch.stack(halves, dim=1).flatten())
+    differing = first ^ last
+    row = sum((differing >> height > 1).long() for height in range(heights - 1)) if heights > 1 else differing * 0
+    table = torch.stack(rows).flatten()
+    part = table[row * len(padded) + torch.stack([first, last])]
+    return torch.where(first == last, values[first], torch.logaddexp(part[0], part[1]))
+
+
 def _standardize(scores: Tensor, is_split: Tensor, eps: float = 1e-5) -> Tensor:
     """Zero mean and unit variance over each sentence's split points."""
     count = is_split.sum(1, keepdim=True).clamp(min=1)
@@ -125,4 +181,4 @@ def _sinusoidal_positions(length: int, size: int, device: torch.device) -> Tenso
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
 
 
-__all__ = ["TopDownParser", "span_nesting"]
+__all__ = ["TopDownParser", "range_logsumexp", "span_nesting", "split_log_prob", "tree_label_loss"]

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from walking import follow  # noqa: E402
 
 from modeling_fast_r2d2.chart import (  # noqa: E402
-    best_tree,
     candidate_places,
+    chosen_tree,
     planned_tree,
     sorted_children,
     widest_neighbours,
@@ -115,7 +115,7 @@ def test_tree_is_the_reachable_chart_of_window_one(sentences):
     scores, lengths = padded(sentences)
     ranks = merge_ranks(scores, lengths)
     tree, chart = plan_tree(ranks, lengths), plan_chart(ranks, lengths, 1, reachable_only=True)
-    assert planned_tree(tree).equal(best_tree(tree, torch.zeros_like(tree.splits[:, 0])))
+    assert planned_tree(tree).equal(chosen_tree(tree, torch.zeros_like(tree.splits[:, 0])))
     assert tree.level_sizes == chart.level_sizes
     for sentence in range(len(sentences)):
         assert planned_cells(tree, sentence) == planned_cells(chart, sentence)
@@ -209,13 +209,13 @@ def test_planning_a_deep_chart_takes_no_more_operations_than_a_flat_one():
 
 
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), window=st.integers(1, 4), seed=st.integers(0, 99))
-def test_the_best_tree_is_what_following_the_choices_finds(lengths, window, seed):
+def test_the_chosen_tree_is_what_following_the_choices_finds(lengths, window, seed):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.tensor(lengths)
     ranks = merge_ranks(torch.randn(len(lengths), int(lengths.max()) - 1, generator=generator), lengths)
     for chart in (plan_chart(ranks, lengths, window), plan_chart(ranks, lengths, window, True)):
         chosen = (torch.rand(chart.num_cells, generator=generator) * (chart.splits >= 0).sum(1)).long()
-        assert best_tree(chart, chosen).equal(follow(chart, lambda cells, chosen=chosen: chosen[cells])[0])
+        assert chosen_tree(chart, chosen).equal(follow(chart, lambda cells, chosen=chosen: chosen[cells])[0])
 
 
 @settings(max_examples=30)

@@ -1,54 +1,12 @@
-"""Minimum-risk decoding against every tree of the chart."""
+"""Which tree a model returns: its own, or that of minimum risk."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from walking import follow  # noqa: E402
-
-from modeling_fast_r2d2 import FastR2D2ForPreTraining  # noqa: E402
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart  # noqa: E402
-from modeling_fast_r2d2.decoding import minimum_risk_choice  # noqa: E402
-from modeling_fast_r2d2.encoder import EncodedChart  # noqa: E402
-
-
-def all_trees(chart, probabilities, node):
-    """Every tree below a node: (probability, its cells)."""
-    if node < chart.num_tokens:
-        return [(1.0, frozenset())]
-    row, trees = node - chart.num_tokens, []
-    for c, split in enumerate(chart.splits[row].tolist()):
-        if split >= 0 and probabilities[row, c] > 0:
-            for p, left in all_trees(chart, probabilities, int(chart.left[row, c])):
-                for q, right in all_trees(chart, probabilities, int(chart.right[row, c])):
-                    trees.append((p * q * float(probabilities[row, c]), frozenset({node}) | left | right))
-    return trees
-
-
-@settings(max_examples=60)
-@given(length=st.integers(1, 8), other=st.integers(1, 4), window=st.integers(1, 8), seed=st.integers(0, 10**6))
-def test_the_chosen_tree_shares_most_with_all_trees_of_the_chart(length, other, window, seed):
-    generator = torch.Generator().manual_seed(seed)
-    lengths = torch.tensor([length, other])
-    ranks = merge_ranks(torch.randn(2, max(length, other) - 1, generator=generator), lengths)
-    chart = plan_chart(ranks, lengths, window, reachable_only=True)
-    logits = 2 * torch.randn(chart.splits.shape, generator=generator, dtype=torch.float64)
-    is_forbidden = (torch.rand(chart.splits.shape, generator=generator) < 0.3) & (torch.arange(window) > 0)
-    logits = logits.masked_fill((chart.splits < 0) | is_forbidden, float("-inf"))
-    chosen = minimum_risk_choice(chart, EncodedChart(None, None, logits, None))
-    [ours] = follow(chart, lambda cells: chosen[cells])
-    for root, offset, n in zip(chart.roots.tolist(), chart.offsets.tolist(), lengths.tolist(), strict=True):
-        trees = all_trees(chart, logits.softmax(-1), root)
-        expected = {cells: sum(p * len(cells & other_cells) for p, other_cells in trees) for _, cells in trees}
-        tree = frozenset(ours[offset : offset + n - 1].tolist())
-        assert expected[tree] == pytest.approx(max(expected.values()), rel=1e-9)  # and it is a tree of the chart
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from modeling_fast_r2d2.tree_distribution import TreeDistribution
 
 
 @pytest.mark.parametrize("encoding", ["chart", "heuristic"])
@@ -83,7 +41,7 @@ def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(t
             if split >= 0:
                 sentence = int((chart.offsets <= split).sum()) - 1
                 encoded.candidate_log_prob[row, column] += bonus[sentence, split - int(chart.offsets[sentence])]
-    chosen = minimum_risk_choice(chart, encoded)
+    chosen = TreeDistribution(chart, encoded.choices()).minimum_risk()
     expected = model.output_fields(batch, chart, dataclasses.replace(encoded, chosen=chosen))["spans"]
     options = {"encoding": "chart", "decoding": "minimum_risk"}
     assert torch.equal(model(**a_batch, **options, split_bonus=bonus).spans, expected)

@@ -22,7 +22,9 @@ from modeling_fast_r2d2 import (  # noqa: E402
 from modeling_fast_r2d2.chart import widest_neighbours  # noqa: E402
 from modeling_fast_r2d2.chart_planning import merge_ranks  # noqa: E402
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict  # noqa: E402
-from modeling_fast_r2d2.objectives import language_model_contexts, split_log_prob, tree_loss  # noqa: E402
+from modeling_fast_r2d2.heads import language_model_contexts  # noqa: E402
+from modeling_fast_r2d2.parser import split_log_prob  # noqa: E402
+from modeling_fast_r2d2.tree_distribution import TreeDistribution  # noqa: E402
 
 FOLDER = Path(os.environ.get("FAST_R2D2_GOLDEN", Path(__file__).parent / "golden"))
 NAMES = [case["name"] for case in json.loads((FOLDER / "cases.json").read_text())["cases"]]
@@ -171,8 +173,8 @@ def test_given_samples_have_the_reference_log_probabilities_and_tree_loss(golden
         for s, tree in enumerate(trees[:, tokens[:-1]]):
             log_prob = split_log_prob(scores, chart.spans[tree], tokens[:-1]).sum()
             assert golden.is_close(log_prob, golden.case["sampled"]["log_prob"][b][s])
-    counts = counts_of(chart, trees).to(scores.dtype)
-    assert golden.is_close(tree_loss(chart, counts, scores), golden.case["sampled"]["loss"])
+    loss = TreeDistribution(chart, encoded.choices()).tree_loss(scores, counts_of(chart, trees).to(scores.dtype))
+    assert golden.is_close(loss, golden.case["sampled"]["loss"])
 
 
 @pytest.mark.parametrize("kind", ["classification", "pair"])
@@ -208,10 +210,10 @@ WITH_GRADIENTS = [n for n in NAMES if "grad" in json.loads((FOLDER / "cases" / f
 @pytest.mark.parametrize("name", WITH_GRADIENTS)
 def test_gradients_are_the_references(name, dtype):
     golden = Golden(name, dtype)
-    model, batch, chart, _ = golden.encoded("chart")
+    model, batch, chart, encoded = golden.encoded("chart")
     model(**golden.inputs).lm_loss.backward()
     scores, counts = batch.sentences.flatten(batch.split_scores), counts_of(chart, golden.sampled_trees(chart))
-    tree_loss(chart, counts.to(scores.dtype), scores).backward()
+    TreeDistribution(chart, encoded.choices()).tree_loss(scores, counts.to(scores.dtype)).backward()
     arrays, norms = golden.gradients()
     gradients = {parameter_name: parameter.grad for parameter_name, parameter in model.named_parameters()}
     assert gradients.keys() == norms.keys()

@@ -1,69 +1,10 @@
-"""What guides the choice, against the same by recursion over single cells."""
+"""What guides a model's charts and choices in pretraining."""
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import set_seed
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from modeling_fast_r2d2.guidance import choice_loss, height_loss
-
-
-def a_chart(lengths: list[int], window: int, seed: int):
-    """A chart, drawn log p̃ of its candidates with a gradient, and a teacher's merge order."""
-    generator = torch.Generator().manual_seed(seed)
-    lengths = torch.tensor(lengths)
-    shape = len(lengths), int(lengths.max()) - 1
-    chart = plan_chart(merge_ranks(torch.randn(shape, generator=generator), lengths), lengths, window)
-    logits = torch.randn(chart.splits.shape, generator=generator, dtype=torch.float64, requires_grad=True)
-    candidates = logits.masked_fill(chart.splits < 0, float("-inf"))
-    return chart, logits, candidates, merge_ranks(torch.randn(shape, generator=generator), lengths)
-
-
-def height_of(chart, probabilities, node):
-    if node < chart.num_tokens:
-        return torch.zeros((), dtype=torch.float64)
-    row = int(node) - chart.num_tokens
-    below = [
-        1 + torch.maximum(*(height_of(chart, probabilities, side[row, c]) for side in (chart.left, chart.right)))
-        for c, split in enumerate(chart.splits[row].tolist()) if split >= 0
-    ]  # fmt: skip
-    return sum(p * height for p, height in zip(probabilities[row], below, strict=False))
-
-
-CHARTS = {
-    "lengths": st.lists(st.integers(1, 6), min_size=1, max_size=3), "window": st.integers(1, 3),
-    "seed": st.integers(0, 99),
-}  # fmt: skip
-
-
-@given(**CHARTS, threshold=st.sampled_from([0.0, 0.3, 0.6]))
-def test_height_loss(lengths, window, seed, threshold):
-    chart, logits, candidates, _ = a_chart(lengths, window, seed)
-    heights = torch.stack([height_of(chart, candidates.softmax(-1), root) for root in chart.roots])
-    twin = (heights / torch.tensor(lengths) - threshold).relu().mean()
-    ours = height_loss(chart, candidates, threshold)
-    torch.testing.assert_close(ours, twin)
-    gradients = [torch.autograd.grad(loss + 0 * logits.sum(), logits, retain_graph=True)[0] for loss in (ours, twin)]
-    torch.testing.assert_close(*gradients)
-
-
-@given(**CHARTS)
-def test_choice_loss(lengths, window, seed):
-    chart, logits, candidates, ranks = a_chart(lengths, window, seed)
-    losses = []
-    for row, splits in enumerate(chart.splits.tolist()):
-        splits = [split for split in splits if split >= 0]
-        if len(splits) > 1:
-            best = max(range(len(splits)), key=lambda c: int(ranks[splits[c]]))
-            losses.append(candidates[row, : len(splits)].logsumexp(0) - candidates[row, best])
-    twin = torch.stack(losses).mean() if losses else torch.zeros((), dtype=torch.float64)
-    ours = choice_loss(chart, candidates, ranks)
-    torch.testing.assert_close(ours, twin)
-    gradients = [torch.autograd.grad(loss + 0 * logits.sum(), logits, retain_graph=True)[0] for loss in (ours, twin)]
-    torch.testing.assert_close(*gradients)
 
 
 @pytest.fixture

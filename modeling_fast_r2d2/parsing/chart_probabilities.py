@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..decoding import add_bonus
 from ..embedding import evaluation
 from ..modeling_fast_r2d2 import FastR2D2Model
-from ..objectives import expected_counts
 from ..reading import ReadSentence, pad_batch, with_split_bonus
+from ..tree_distribution import TreeDistribution
 from ..trees import Span
 from .tree_parser import TreeParser
 
@@ -48,9 +47,10 @@ def chart_probabilities(
         inputs: dict[str, Any] = with_split_bonus(batch, parser.bounds_bonus, model.config.names_bonus)
         embedded = model.read_batch(**inputs)
         chart, encoded = model.encode_batch(embedded, "chart", reachable_only=True)
+        trees = TreeDistribution(chart, encoded.choices())
         if "split_bonus" in inputs:
-            encoded = add_bonus(chart, encoded, embedded.sentences.flatten(inputs["split_bonus"]))
-        probabilities = expected_counts(chart, encoded).sum(1).tolist()
+            trees = trees.add_bonus(embedded.sentences.flatten(inputs["split_bonus"]))
+        probabilities = trees.marginals().tolist()
     return ChartProbabilities(read.words, _over_words(read, chart.spans[chart.num_tokens :].tolist(), probabilities))
 
 

@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, choice
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
-from modeling_fast_r2d2.encoder import EncodedChart
-from modeling_fast_r2d2.objectives import expected_counts, sampled_counts, tree_loss
+from modeling_fast_r2d2.tree_distribution import TreeDistribution
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -59,12 +58,10 @@ def test_the_tree_loss_is_that_of_torch(objective):
     ranks = merge_ranks(torch.randn(4, 29, generator=torch.Generator().manual_seed(0)), lengths)
     chart = plan_chart(ranks, lengths, window_size=3, reachable_only=True)
     losses, scores = [], torch.randn(42, requires_grad=True)
-    encoding = EncodedChart(
-        None, None, torch.zeros(chart.splits.shape).masked_fill(chart.splits < 0, float("-inf")), None
-    )
-    counts = expected_counts(chart, encoding) if objective == "exact" else sampled_counts(chart, encoding, 5)
+    trees = TreeDistribution(chart, torch.zeros(chart.splits.shape).masked_fill(chart.splits < 0, float("-inf")))
+    counts = None if objective == "exact" else trees.sample(5) / 5
     for kernels in ("triton", "torch"):
-        loss = tree_loss(chart, counts, scores, kernels)
+        loss = trees.tree_loss(scores, counts, kernels)
         losses.append((loss, *torch.autograd.grad(loss, scores)))
     torch.testing.assert_close(*losses)
 

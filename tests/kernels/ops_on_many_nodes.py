@@ -16,7 +16,7 @@ from fast_r2d2_kernels.blend_norm import blend_norm_reference
 from fast_r2d2_kernels.choice import choose_reference
 from fast_r2d2_kernels.gather import gather_children_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
-from modeling_fast_r2d2.objectives import range_logsumexp
+from modeling_fast_r2d2.parser import range_logsumexp
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -12,7 +12,7 @@ import fast_r2d2_kernels as kernels
 from fast_r2d2_kernels.attention import composition_attention_reference
 from fast_r2d2_kernels.gather import gather_children_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
-from modeling_fast_r2d2.objectives import range_logsumexp
+from modeling_fast_r2d2.parser import range_logsumexp
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU to run the kernels on")
 

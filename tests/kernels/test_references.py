@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import fast_r2d2_kernels as kernels
-from modeling_fast_r2d2 import FastR2D2Config, choice, objectives
+from modeling_fast_r2d2 import FastR2D2Config, choice, parser
 from modeling_fast_r2d2.composition import Composition
 
 
@@ -81,5 +81,5 @@ def test_range_logsumexp(data):
     positions = st.integers(0, len(values) - 1)
     ends = data.draw(st.lists(st.tuples(positions, positions).map(sorted), min_size=1, max_size=9))
     first, last = torch.tensor(ends).t()
-    ours, expected = (f(values, first, last) for f in (kernels.range_logsumexp, objectives.range_logsumexp))
+    ours, expected = (f(values, first, last) for f in (kernels.range_logsumexp, parser.range_logsumexp))
     torch.testing.assert_close(ours, expected)
