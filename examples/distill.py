@@ -36,11 +36,11 @@ from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.grammar_induction import score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
-from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
+from tokenization_fast_r2d2.reading import pad_batch, sentences_to_parse
 
 
 @dataclass

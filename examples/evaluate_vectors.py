@@ -33,7 +33,7 @@ from glue.data import read_task
 from glue.metrics import score
 from glue.tasks import TASKS, Task, find_task
 from modeling_fast_r2d2 import DEFAULT_CHECKPOINT, FastR2D2Model
-from modeling_fast_r2d2.reading import with_split_bonus
+from modeling_fast_r2d2.inputs import with_split_bonus
 
 SAME_ANSWER = "always the commonest class"
 

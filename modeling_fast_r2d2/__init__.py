@@ -9,6 +9,9 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from tokenization_fast_r2d2.processing_fast_r2d2 import FastR2D2Processor
+from tokenization_fast_r2d2.trees import BinaryTree
+
 from .checkpoints import DEFAULT_CHECKPOINT, bundled_checkpoint, download
 from .configuration_fast_r2d2 import FastR2D2Config
 from .modeling_fast_r2d2 import (
@@ -22,8 +25,6 @@ from .modeling_fast_r2d2 import (
 from .parameter_groups import parameter_groups
 from .parsing.tree_parser import TreeParser
 from .parsing_pipeline import ConstituencyParsingPipeline
-from .processing_fast_r2d2 import FastR2D2Processor
-from .trees import BinaryTree
 from .version import __version__
 
 FastR2D2Config.register_for_auto_class()

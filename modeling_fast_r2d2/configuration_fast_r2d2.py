@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from .fused import COMPOSITION_KERNELS
-from .processing_fast_r2d2 import describe_to_sentence_transformers
+from .processor_code import describe_to_sentence_transformers, save_processor_code
 
 ENCODINGS = ("forced", "chart", "heuristic")
 PUNCTUATION = ("keep", "aside")
@@ -187,7 +187,9 @@ class FastR2D2Config(PreTrainedConfig):
             raise ValueError(f"dtype must be a torch dtype or the name of one, such as float32, got {self.dtype!r}")
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
-        """As in transformers. If the folder is for a model with an encoder, sentence-transformers can read it, too."""
+        """As in transformers, with the processor's code, as uploads send only what a configuration writes beside it. If
+        the folder is for a model with an encoder, sentence-transformers can read it, too."""
+        save_processor_code(Path(save_directory), self)
         if "FastR2D2ForConstituencyParsing" not in (self.architectures or []):
             describe_to_sentence_transformers(Path(save_directory))
         super().save_pretrained(save_directory, push_to_hub, **kwargs)

@@ -1,9 +1,9 @@
 """Texts to vectors: `FastR2D2Model.encode` and `FastR2D2Model.constituents`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from .reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
-from .trees import Span
-from .words import batches_by_length, checked_sentences
+from .inputs import with_split_bonus
+from .processor_code import processor_class
+
+Result = TypeVar("Result")
+Span = tuple[int, int]
 
 
 class Constituent(NamedTuple):
@@ -63,16 +65,17 @@ class TextEncoder:
         Raises:
             ValueError: for a limit below 1, without a tokenizer, and naming the row of what is no text.
         """
-        texts = list(checked_sentences([sentences] if isinstance(sentences, str) else sentences))
+        processor = self._processor(tokenizer)
+        read = processor.read([sentences] if isinstance(sentences, str) else sentences)
         limits = {"batch_size": batch_size, "batch_tokens": batch_tokens}
-        vectors = embed_sentences(self, tokenizer or self._own_tokenizer(), texts, limits, show_progress_bar)
+        vectors = embed_sentences(self, processor, read, limits, show_progress_bar)
         if normalize_embeddings:
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def constituents(self, sentence: str, tokenizer: PreTrainedTokenizerBase | None = None) -> list[Constituent]:
         """Words and constituents of the parser's tree with their vectors, from left to right, the wider first."""
-        return constituents_of(self, tokenizer or self._own_tokenizer(), sentence)
+        return constituents_of(self, self._processor(tokenizer), sentence)
 
     def sentence_vectors(
         self,
@@ -84,7 +87,7 @@ class TextEncoder:
         """Root vectors by ``config.encoding``, with gradients, as sentence-transformers asks for them.
 
         Args:
-            input_ids, attention_mask, atom_spans, bounds: as `FastR2D2Processor` makes them; see `pad_batch`.
+            input_ids, attention_mask, atom_spans, bounds: as `FastR2D2Processor` makes them; see its `pad`.
 
         Returns:
             ``(batch, hidden_size)``.
@@ -100,6 +103,11 @@ class TextEncoder:
         batch = {"input_ids": input_ids, "attention_mask": attention_mask, "atom_spans": atom_spans, "bounds": bounds}
         batch = with_split_bonus(batch, self.config.bounds_bonus, self.config.names_bonus)
         return model(**batch, return_dict=True).pooler_output
+
+    def _processor(self, tokenizer: PreTrainedTokenizerBase | None) -> Any:
+        """The processor of texts, with the given tokenizer or the model's own."""
+        found = processor_class(self.config)
+        return found(tokenizer or self._own_tokenizer(), punctuation=self.config.punctuation)
 
     def _own_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, loaded once, in the revision of the weights."""
@@ -144,48 +152,121 @@ def evaluation(model: nn.Module) -> Iterator[None]:
                     module.training = was_training
 
 
+def model_inputs(
+    model: Any, processor: Any, sentences: Sequence[Any], bounds_bonus: float, keep_words: bool = True
+) -> dict[str, Tensor]:
+    """The inputs of a model for one batch, on its device.
+
+    Args:
+        processor: `FastR2D2Processor`.
+        sentences: as the processor has read them.
+        bounds_bonus: as for `with_split_bonus`.
+        keep_words: as for the processor's `pad`.
+    """
+    batch = {name: tensor.to(model.device) for name, tensor in processor.pad(sentences, keep_words).items()}
+    return with_split_bonus(batch, bounds_bonus, model.config.names_bonus)
+
+
+def in_batches(
+    model: nn.Module,
+    sentences: Sequence[Any],
+    run: Callable[[list[Any]], Sequence[Result]],
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+    show_progress: bool = False,
+) -> list[Result]:
+    """Run a model on sentences, those of like length together.
+
+    Args:
+        sentences: as a processor has read them.
+        run: from one batch to a result for each of its sentences.
+        batch_size, batch_tokens: as for `batches_by_length`.
+
+    Returns:
+        The results in the order of the sentences.
+    """
+    results: dict[int, Result] = {}
+    batches = batches_by_length([len(sentence.input_ids) for sentence in sentences], batch_size, batch_tokens)
+    bar = tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress)
+    with evaluation(model), bar:
+        for rows in batches:
+            results |= zip(rows, run([sentences[row] for row in rows]), strict=True)
+            bar.update(len(rows))
+    return [results[row] for row in range(len(sentences))]
+
+
+def batches_by_length(
+    lengths: Sequence[int], batch_size: int | None = None, batch_tokens: int | None = None
+) -> Iterator[list[int]]:
+    """Group rows of similar length into batches, the shortest rows first.
+
+    Args:
+        lengths: the number of tokens of each row.
+        batch_size: the maximum number of rows per batch; None sets no limit.
+        batch_tokens: the maximum number of tokens per batch, padding included; None sets no limit. A row that is longer
+            than this is a batch of its own.
+
+    Yields:
+        The row numbers of a batch.
+
+    Raises:
+        ValueError: if a limit is below 1.
+    """
+    for name, limit in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
+        if limit is not None and limit < 1:
+            raise ValueError(f"{name} must be >= 1, got {limit}")
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        is_full = len(batch) == batch_size or (batch_tokens and (len(batch) + 1) * lengths[row] > batch_tokens)
+        if batch and is_full:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
 def embed_sentences(
-    model: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    sentences: list[str],
-    limits: dict[str, int | None],
-    show_progress: bool,
+    model: Any, processor: Any, sentences: Sequence[Any], limits: dict[str, int | None], show_progress: bool
 ) -> np.ndarray:
     """``(sentences, hidden_size)`` float32: root vectors in the order of the sentences.
 
     Args:
+        sentences: as the processor has read them.
         limits: ``batch_size`` and ``batch_tokens``, as for `batches_by_length`.
     """
-    read, bonus = _read(model, tokenizer, sentences), model.config.bounds_bonus
-    vectors = np.empty((len(sentences), model.config.hidden_size), dtype=np.float32)
-    batches = batches_by_length([len(sentence.input_ids) for sentence in read], **limits)
-    bar = tqdm(total=len(sentences), desc="encoding", unit=" sentences", disable=not show_progress)
-    with evaluation(model), bar:
-        for rows in batches:
-            vectors[rows] = _run(model, [read[row] for row in rows], bonus).pooler_output.float().cpu().numpy()
-            bar.update(len(rows))
-    return vectors
+
+    def run(batch: list[Any]) -> list[np.ndarray]:
+        inputs = model_inputs(model, processor, batch, model.config.bounds_bonus)
+        return list(model(**inputs, return_dict=True).pooler_output.float().cpu().numpy())
+
+    vectors = in_batches(model, sentences, run, **limits, show_progress=show_progress)
+    return np.array(vectors, np.float32).reshape(len(vectors), model.config.hidden_size)
 
 
-def constituents_of(model: Any, tokenizer: PreTrainedTokenizerBase, sentence: str) -> list[Constituent]:
+def constituents_of(model: Any, processor: Any, sentence: str) -> list[Constituent]:
     """Words and constituents of the parser's tree over words, from left to right, the wider first."""
-    [read] = _read(model, tokenizer, [sentence])
-    [vectors] = node_vectors(model, [read], model.config.bounds_bonus)
+    [read] = processor.read([sentence])
+    [vectors] = node_vectors(model, processor, [read], model.config.bounds_bonus)
     found = [Constituent(read.words[first : last + 1], (first, last), vectors[first, last]) for first, last in vectors]
     return sorted(found, key=lambda constituent: (constituent.span[0], -constituent.span[1]))
 
 
-def node_vectors(model: Any, sentences: Sequence[ReadSentence], bounds_bonus: float) -> list[dict[Span, np.ndarray]]:
+def node_vectors(
+    model: Any, processor: Any, sentences: Sequence[Any], bounds_bonus: float
+) -> list[dict[Span, np.ndarray]]:
     """Encode one batch along the parser's trees.
 
     Args:
         model: with an encoder.
-        bounds_bonus: as for `with_split_bonus`.
+        processor, sentences, bounds_bonus: as for `model_inputs`.
 
     Returns:
         For each sentence the vectors of its words and constituents, ``(hidden_size,)`` float32, by first and last word.
     """
-    output = _run(model, sentences, bounds_bonus, encoding="forced")
+    with evaluation(model):
+        inputs = model_inputs(model, processor, sentences, bounds_bonus)
+        output = model(**inputs, encoding="forced", return_dict=True)
     rows = zip(sentences, output.spans.tolist(), output.last_hidden_state.float().cpu().numpy(), strict=True)
     return [_by_words(sentence.word_ids, spans, nodes) for sentence, spans, nodes in rows]
 
@@ -204,14 +285,3 @@ def _by_words(word_ids: list[int], spans: list[Span], nodes: np.ndarray) -> dict
 
 def _begins_word(word_ids: list[int], piece: int) -> bool:
     return piece in (0, len(word_ids)) or word_ids[piece] != word_ids[piece - 1]
-
-
-def _read(model: Any, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) -> list[ReadSentence]:
-    return sentences_to_parse(tokenizer, sentences, set_marks_aside=model.config.punctuation == "aside")
-
-
-def _run(model: Any, sentences: Sequence[ReadSentence], bounds_bonus: float, **options: Any) -> Any:
-    batch = {name: tensor.to(model.device) for name, tensor in pad_batch(sentences).items()}
-    batch = with_split_bonus(batch, bounds_bonus, model.config.names_bonus)
-    with evaluation(model):
-        return model(**batch, **options, return_dict=True)

@@ -359,6 +359,29 @@ def check_decoding(decoding: str, encoding: str) -> None:
         raise ValueError("forced encoding has one tree, nothing to decode; use encoding='chart' for minimum_risk")
 
 
+def with_split_bonus(batch: dict[str, Tensor], bounds_bonus: float, names_bonus: float) -> dict[str, Tensor]:
+    """Replace the ``bounds`` of a batch by ``split_bonus``.
+
+    Args:
+        batch: as `FastR2D2Processor.pad` makes it, with ``bounds`` ``(batch, seq_len - 1)`` int8: 1 where a mark was
+            set aside, -1 within names, 0 elsewhere.
+        bounds_bonus: nats added to split scores at bounds.
+        names_bonus: nats taken from them within names.
+
+    Returns:
+        The inputs of a model or of its method ``parse``; without ``split_bonus`` if both are 0.
+    """
+    inputs = {name: tensor for name, tensor in batch.items() if name != "bounds"}
+    if bounds_bonus or names_bonus:
+        inputs["split_bonus"] = bounds_scores(batch["bounds"], bounds_bonus, names_bonus)
+    return inputs
+
+
+def bounds_scores(bounds: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:
+    """What the ``bounds`` of a batch add to split scores: float32, of their shape."""
+    return bounds_bonus * (bounds > 0).float() - names_bonus * (bounds < 0).float()
+
+
 def refuse_rows(is_bad: Tensor, what: str, remedy: str) -> None:
     if is_bad.any():
         rows = is_bad.nonzero()[:, 0].tolist()

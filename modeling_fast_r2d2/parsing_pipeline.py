@@ -1,14 +1,14 @@
 """``pipeline("constituency-parsing")``: sentences to trees, in transformers' way."""
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 from transformers import Pipeline
 
 from .decoding import METHODS, check_method
-from .reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
-from .words import batches_by_length, check_text, checked_sentences, tokenizer_errors
+from .embedding import batches_by_length
+from .inputs import with_split_bonus
+from .processor_code import processor_class
 
 DEFAULT_BATCH_TOKENS = 8192
 
@@ -44,6 +44,8 @@ class ConstituencyParsingPipeline(Pipeline):
         if self.tokenizer.padding_side != "right":  # batches are padded on this side
             self.tokenizer = copy.deepcopy(self.tokenizer)
             self.tokenizer.padding_side = "right"
+        config = self.model.config
+        self._reader = processor_class(config)(self.tokenizer, punctuation=config.punctuation)
 
     def __call__(self, inputs: Any, *args: Any, batch_tokens: int | None = None, **kwargs: Any) -> Any:
         batch_tokens = self._batch_tokens if batch_tokens is None else batch_tokens
@@ -51,13 +53,13 @@ class ConstituencyParsingPipeline(Pipeline):
             return []
         if not isinstance(inputs, list | tuple):
             return super().__call__(inputs, *args, **kwargs)
-        inputs = list(checked_sentences(inputs))
+        sentences = self._reader.read(inputs)
         batch_size = kwargs.pop("batch_size", self._batch_size)
         if batch_tokens is None and batch_size is None:
             batch_tokens = DEFAULT_BATCH_TOKENS
-        lengths, results = self._lengths(inputs), [None] * len(inputs)
+        lengths, results = [len(sentence.input_ids) for sentence in sentences], [None] * len(sentences)
         for rows in batches_by_length(lengths, batch_size, batch_tokens):
-            found = super().__call__([inputs[row] for row in rows], *args, batch_size=len(rows), **kwargs)
+            found = super().__call__([sentences[row] for row in rows], *args, batch_size=len(rows), **kwargs)
             for row, result in zip(rows, found, strict=True):
                 results[row] = result
         return results
@@ -69,18 +71,11 @@ class ConstituencyParsingPipeline(Pipeline):
             )
         return {}, {} if method is None else {"method": check_method(method)}, {}
 
-    def _lengths(self, sentences: Sequence[str]) -> list[int]:
-        options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
-        with tokenizer_errors():
-            encoded = self.tokenizer(list(sentences), **options)
-        return [max(len(ids), 1) for ids in encoded["input_ids"]]
-
-    def preprocess(self, sentence: str) -> dict:
-        check_text(sentence, "a sentence")
-        aside = self.model.config.punctuation == "aside"
-        [read] = sentences_to_parse(self.tokenizer, [sentence], set_marks_aside=aside)
+    def preprocess(self, sentence: Any) -> dict:
+        """A text, or a sentence that was read, as a list of them is."""
+        read = self._reader.read_one(sentence)
         # Batches are padded with zeros: spans of the first token alone, which ask for nothing.
-        batch = pad_batch([read])
+        batch = self._reader.pad([read])
         batch["atom_spans"] = batch["atom_spans"].view(1, -1, 2)
         return batch | {"sentence": read}
 
@@ -96,7 +91,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return {"spans": output.spans, "sentence": sentence}
 
     def postprocess(self, outputs: dict) -> dict:
-        sentence: ReadSentence = outputs["sentence"]
+        sentence = outputs["sentence"]
         tree, words = sentence.tree(outputs["spans"][0]), sentence.leaves
         return {
             "brackets": tree.brackets(words),

@@ -15,8 +15,8 @@ from distillation.teachers import FileTeacher, ParserTeacher, consensus  # noqa:
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint  # noqa: E402
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors  # noqa: E402
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser  # noqa: E402
-from modeling_fast_r2d2.reading import sentences_to_parse  # noqa: E402
 from tokenization_fast_r2d2 import train_tokenizer  # noqa: E402
+from tokenization_fast_r2d2.reading import sentences_to_parse  # noqa: E402
 
 TEXTS = ["the old man , who sleeps , saw a cat .", "unbelievable !", "he said ( yet ) that it rains"]
 

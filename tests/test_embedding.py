@@ -1,11 +1,17 @@
 """Vectors of texts and constituents are those that the model gives for each text alone."""
 
+import json
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
 import numpy as np
 import pytest
 import torch
+from transformers.dynamic_module_utils import get_imports
 
 from modeling_fast_r2d2 import (
     BinaryTree,
@@ -117,3 +123,45 @@ def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tm
     assert fresh.encode(TEXTS, tokenizer=tokenizer).shape == (5, model.config.hidden_size)
     with pytest.raises(ValueError, match="batch_size must be >= 1, got 0"):
         model.encode(TEXTS, batch_size=0)
+
+
+CLEAN_PROCESS = """
+import sys, json
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+from transformers import AutoModel, AutoTokenizer
+place, vectors = sys.argv[1], []
+for number in range(2):  # as saved by the package, and as saved here
+    model = AutoModel.from_pretrained(place, trust_remote_code=True)
+    assert "transformers_modules" in type(model).__module__
+    vectors.append(model.encode(json.loads(sys.argv[2])).tolist())
+    tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=True)
+    place = f"{sys.argv[1]}-{number}"
+    model.save_pretrained(place)
+    tokenizer.save_pretrained(place)
+print(json.dumps(vectors))
+"""
+
+
+def test_a_model_and_its_tokenizer_alone_encode_where_the_package_is_not_installed(model, tokenizer, tmp_path):
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    arguments = [str(tmp_path / "saved"), json.dumps(TEXTS)]
+    result = subprocess.run([sys.executable, "-c", CLEAN_PROCESS, *arguments], capture_output=True, text=True,
+                            env=environment, cwd=tmp_path)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for vectors in json.loads(result.stdout.splitlines()[-1]):
+        np.testing.assert_allclose(vectors, model.encode(TEXTS), atol=1e-6)
+
+
+def test_a_saved_folder_asks_for_no_package_of_ours_and_text_code_for_none_of_the_models(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    text = list((Path(__file__).parents[1] / "tokenization").glob("*.py"))
+    carried = {file.name for file in tmp_path.glob("*.py")}
+    assert {"processing_fast_r2d2.py", "reading.py", "word_rules.py"} <= carried & {file.name for file in text}
+    for file in [*tmp_path.glob("*.py"), *text]:
+        assert not [name for name in get_imports(file) if name.endswith("_fast_r2d2")], file

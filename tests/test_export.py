@@ -12,8 +12,8 @@ from torch import nn
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2Model, bundled_checkpoint
 from modeling_fast_r2d2.export import export_parser, export_parser_to_onnx, exportable_parser
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from modeling_fast_r2d2.reading import pad_batch
-from modeling_fast_r2d2.words import word_spans
+from tokenization_fast_r2d2.reading import pad_batch
+from tokenization_fast_r2d2.words import word_spans
 
 SENTENCES = ["The old man bought a new car", "Yes", "Dogs bark", "The unbelievably old bridge was built in a week " * 4]
 SHAPES = [(1, 3), (3, 9), (2, 40), (7, 5)]

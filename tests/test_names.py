@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from transformers import pipeline
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
-from modeling_fast_r2d2.names import points_in_names
-from modeling_fast_r2d2.padding import pad_bounds
 from modeling_fast_r2d2.parsing.tree_parser import METHODS
-from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
+from tokenization_fast_r2d2.names import points_in_names
+from tokenization_fast_r2d2.padding import pad_bounds
+from tokenization_fast_r2d2.reading import pad_batch, sentences_to_parse
 
 TEXT = "Yes, the Unbelievable York Stock Exchange of Mr. Smith, New York, is in New-York"
 NAMES = [("Unbelievable", "York"), ("York", "Stock"), ("Stock", "Exchange"), ("Mr.", "Smith")]

@@ -79,6 +79,14 @@ def sizes(parse, monkeypatch) -> list[torch.Size]:
     return found
 
 
+def test_a_list_is_read_once(parse, monkeypatch):
+    processor, lists = type(parse._reader), []
+    read = processor.read
+    monkeypatch.setattr(processor, "read", lambda self, texts: lists.append(list(texts)) or read(self, texts))
+    parse(SENTENCES, batch_size=2)
+    assert lists == [SENTENCES]
+
+
 def test_a_list_is_parsed_in_batches_by_default(parse, sizes):
     by_default = parse(SENTENCES * 3)
     assert [rows for rows, _ in sizes] == [3 * len(SENTENCES)]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree
-from modeling_fast_r2d2.punctuation import are_marks, is_opening, put_back
+from tokenization_fast_r2d2.punctuation import are_marks, is_opening, put_back
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from transformers import pipeline
 from fast_r2d2_entry_points.command_line.formats import as_json
 from modeling_fast_r2d2 import BinaryTree
 from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
-from modeling_fast_r2d2.reading import pad_batch, sentences_to_parse
+from tokenization_fast_r2d2.reading import pad_batch, sentences_to_parse
 
 TEXT = 'Mr. Smith, a well-known man, isn\'t "here" (yet) -- he said.'
 LEAVES = 'Mr. Smith , a well-known man , is n\'t " here " ( yet ) -- he said .'.split()

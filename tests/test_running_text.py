@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2.parsing.running_text import split_texts
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from modeling_fast_r2d2.reading import sentences_to_parse
+from tokenization_fast_r2d2.reading import sentences_to_parse
 
 TEXT = """  Dr. Smith doesn't know C++.  He paid 1,234.56 dollars; write to
 bob.smith@mail.example.org or see https://example.com/a?b=1&c=2!

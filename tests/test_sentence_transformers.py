@@ -26,7 +26,7 @@ from modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2Model,
     bundled_checkpoint,
 )
-from modeling_fast_r2d2.processing_fast_r2d2 import SENTENCE_TRANSFORMERS_FILES  # noqa: E402
+from modeling_fast_r2d2.processor_code import SENTENCE_TRANSFORMERS_FILES  # noqa: E402
 
 # Words of several pieces, whose trees depend on `atom_spans`; sentences of many lengths; none.
 TEXTS = [

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from modeling_fast_r2d2.word_rules import CUTS, find_words
-from modeling_fast_r2d2.words import words_of_texts
 from tokenization_fast_r2d2 import train_tokenizer
+from tokenization_fast_r2d2.word_rules import CUTS, find_words
+from tokenization_fast_r2d2.words import words_of_texts
 
 ENGLISH = [  # written, and the words
     ("Don't touch the stove.", "Do n't touch the stove ."),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2.padding import pad_sentences
+from .padding import pad_sentences
 
 Feature = dict[str, Any]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from modeling_fast_r2d2.word_rules import check_word_rule
-from modeling_fast_r2d2.words import checked_sentences
+from .word_rules import check_word_rule
+from .words import checked_sentences
 
 SPECIAL_TOKENS = {
     "pad_token": "[PAD]",

@@ -9,7 +9,7 @@ from torch import Tensor
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors, tree_posteriors
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from modeling_fast_r2d2.reading import ReadSentence
+from tokenization_fast_r2d2.reading import ReadSentence
 
 
 class ParserTeacher:

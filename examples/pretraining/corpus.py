@@ -14,11 +14,10 @@ from datasets import Dataset, Features, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import names, punctuation, reading, word_rules, words
-from modeling_fast_r2d2.punctuation import are_marks
-from modeling_fast_r2d2.reading import ReadSentence, sentences_to_parse
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext
+from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, names, punctuation, reading, word_rules, words
+from tokenization_fast_r2d2.punctuation import are_marks
+from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
 
 # A text with more characters than this, for each token of the limit, is no sentence. It is left out before it is
 # tokenized, because tokenizing a giant line takes many times its size in memory. Such a text rarely has few tokens, as

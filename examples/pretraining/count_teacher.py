@@ -22,11 +22,11 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2.punctuation import are_marks
-from modeling_fast_r2d2.reading import sentences_to_parse
 from modeling_fast_r2d2.text_files import write_aside
 from pretraining.corpus import CHARACTERS_PER_TOKEN, rules_of_reading, sentences_of
 from pretraining.options import DataOptions
+from tokenization_fast_r2d2.punctuation import are_marks
+from tokenization_fast_r2d2.reading import sentences_to_parse
 
 COUNTS_FILE = "unit_counts.safetensors"
 LINES_PER_BATCH = 50_000  # many, because every batch is a row of the cache that is three vocabularies long

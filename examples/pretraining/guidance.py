@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from modeling_fast_r2d2.embedding import evaluation
-from modeling_fast_r2d2.padding import bounds_scores, pad_bounds
+from modeling_fast_r2d2.inputs import bounds_scores
 from pretraining.count_teacher import CountTeacher
 from pretraining.settings import Settings, Stage
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
+from tokenization_fast_r2d2.padding import pad_bounds
 
 
 @dataclass

@@ -5,10 +5,10 @@ import math
 from dataclasses import asdict, dataclass, field
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
-from modeling_fast_r2d2.word_rules import CUTS
 from pretraining.best import HIGHER_IS_BETTER
 from pretraining.settings import Stage
 from tokenization_fast_r2d2 import SENTENCE_RULES
+from tokenization_fast_r2d2.word_rules import CUTS
 
 # Fields of FastR2D2Config; "base" is the paper's model (Section 4.1.1), which is the config's default.
 SIZES = {

@@ -14,14 +14,14 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import BinaryTree
-from modeling_fast_r2d2.embedding import evaluation
+from modeling_fast_r2d2.embedding import batches_by_length, evaluation
 from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, from_spans, score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from modeling_fast_r2d2.words import batches_by_length, replace_dropped_words, tokenize_sentences
 from pretraining.count_teacher import CountTeacher
 from pretraining.stopping import Interrupted, never
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
+from tokenization_fast_r2d2.words import replace_dropped_words, tokenize_sentences
 
 LABELS = ("NP", "VP", "PP", "SBAR")
 CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with

@@ -79,7 +79,7 @@ def constituents(words: Words) -> list[tuple[str, np.ndarray]]:
     """The constituents of the parser's tree, or the only word; the widest first. Vectors have length 1."""
     parser = parsers()["parser"]
     [read] = parser.read([words], is_split_into_words=True)
-    [vectors] = node_vectors(parser.model, [read], parser.bounds_bonus)
+    [vectors] = node_vectors(parser.model, parser.processor, [read], parser.bounds_bonus)
     widest_first = sorted(vectors, key=lambda span: span[0] - span[1])
     shown = [span for span in widest_first if span[0] < span[1]] or widest_first
     return [(" ".join(read.words[i : j + 1]), vectors[i, j] / np.linalg.norm(vectors[i, j])) for i, j in shown]

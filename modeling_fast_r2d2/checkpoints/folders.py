@@ -10,8 +10,9 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from tokenization_fast_r2d2.words import tokenizer_errors
+
 from ..text_files import read_record
-from ..words import tokenizer_errors
 
 INDEX_SUFFIX = ".index.json"  # of files that say which file has which weight
 OUR_TYPE = "fast_r2d2"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..punctuation import as_character
-from ..trees import Span, escaped
+from tokenization_fast_r2d2.punctuation import as_character
+from tokenization_fast_r2d2.trees import Span, escaped
 
 TRACE_TAGS = frozenset({"-NONE-"})
 # Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well.

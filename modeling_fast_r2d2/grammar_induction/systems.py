@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from transformers import PreTrainedTokenizerBase
 
+from tokenization_fast_r2d2.words import replace_dropped_words, tokenize_sentences
+
 from ..parsing.tree_parser import TreeParser
-from ..words import replace_dropped_words, tokenize_sentences
 from .labelled_trees import PUNCTUATION_TAGS, LabelledTree, Span, from_spans, parse_brackets
 
 BASELINES = ("left", "right", "balanced", "random")

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..embedding import evaluation
+from tokenization_fast_r2d2.reading import ReadSentence
+from tokenization_fast_r2d2.trees import Span
+
+from ..embedding import evaluation, model_inputs
 from ..modeling_fast_r2d2 import FastR2D2Model
-from ..reading import ReadSentence, pad_batch, with_split_bonus
 from ..tree_distribution import TreeDistribution
-from ..trees import Span
 from .tree_parser import TreeParser
 
 
@@ -42,9 +43,8 @@ def chart_probabilities(
     if not isinstance(model, FastR2D2Model):
         raise ValueError(f"{type(parser.model).__name__} has no encoder; load a FastR2D2Model")
     [read] = parser.read([sentence], is_split_into_words)  # type: ignore[list-item]  # a text or words, as it says
-    batch = {name: tensor.to(model.device) for name, tensor in pad_batch([read], parser.keep_words).items()}
     with evaluation(model):
-        inputs: dict[str, Any] = with_split_bonus(batch, parser.bounds_bonus, model.config.names_bonus)
+        inputs: dict[str, Any] = model_inputs(model, parser.processor, [read], parser.bounds_bonus, parser.keep_words)
         embedded = model.read_batch(**inputs)
         chart, encoded = model.encode_batch(embedded, "chart", reachable_only=True)
         trees = TreeDistribution(chart, encoded.choices())

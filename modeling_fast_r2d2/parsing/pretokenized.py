@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..trees import BinaryTree
-from ..words import checked_sentences, tokens_with_pieces
+from tokenization_fast_r2d2.trees import BinaryTree
+from tokenization_fast_r2d2.words import checked_sentences, tokens_with_pieces
+
 from .tree_parser import TreeParser
 
 

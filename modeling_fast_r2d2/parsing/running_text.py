@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import regex
 from transformers import PreTrainedTokenizerBase
 
-from ..trees import Span
-from ..words import checked_sentences, words_of_texts
+from tokenization_fast_r2d2.trees import Span
+from tokenization_fast_r2d2.words import checked_sentences, words_of_texts
 
 if TYPE_CHECKING:
     from spacy import Language

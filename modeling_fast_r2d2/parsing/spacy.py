@@ -26,9 +26,9 @@ from spacy.attrs import IDX, IS_SPACE
 from spacy.tokens import Doc, Span, Token
 
 import fast_r2d2_entry_points.spacy  # noqa: F401  # makes the component known where entry points are not installed
+from tokenization_fast_r2d2.trees import BinaryTree, escaped
 
 from ..decoding import check_method
-from ..trees import BinaryTree, escaped
 from .pretokenized import parse_tokens
 from .token_vectors import token_vectors
 from .tree_parser import TreeParser

@@ -1,13 +1,13 @@
 """The vectors of the constituents over given tokens."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from ..embedding import evaluation, node_vectors
-from ..reading import ReadSentence
-from ..words import Span, batches_by_length, tokens_with_pieces
+from tokenization_fast_r2d2.reading import ReadSentence
+from tokenization_fast_r2d2.words import Span, tokens_with_pieces
+
+from ..embedding import in_batches, node_vectors
 from .pretokenized import parse_tokens
 from .tree_parser import TreeParser
 
@@ -32,7 +32,7 @@ def token_vectors(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> lis
     read = parser.read([[sentences[row][place] for place in seen[row]] for row in rows], True)
     vectors = [np.zeros((len(tokens), 2, parser.model.config.hidden_size), np.float32) for tokens in sentences]
     trees = parse_tokens(parser, sentences)
-    for row, sentence, nodes in zip(rows, read, _in_batches(parser, read), strict=True):
+    for row, sentence, nodes in zip(rows, read, _node_vectors(parser, read), strict=True):
         words_before = _words_before(sentence, seen[row], len(sentences[row]))
         tokens = [(token, token) for token in range(len(sentences[row]))]
         for column, spans in ((0, tokens), (1, list(trees[row].spans))):
@@ -51,15 +51,13 @@ def _words_before(sentence: ReadSentence, seen: Sequence[int], num_tokens: int) 
     return counts.cumsum().tolist()
 
 
-def _in_batches(parser: TreeParser, sentences: Sequence[ReadSentence]) -> list[dict[Span, np.ndarray]]:
+def _node_vectors(parser: TreeParser, sentences: Sequence[ReadSentence]) -> list[dict[Span, np.ndarray]]:
     """The `node_vectors` of sentences, in their order."""
-    lengths = [len(sentence.input_ids) for sentence in sentences]
-    found: dict[int, dict[Span, np.ndarray]] = {}
-    model: Any = parser.model.base_model
-    with evaluation(model):
-        for rows in batches_by_length(lengths, batch_tokens=parser.batch_tokens):
-            found |= zip(rows, node_vectors(model, [sentences[row] for row in rows], parser.bounds_bonus), strict=True)
-    return [found[row] for row in range(len(sentences))]
+    model = parser.model.base_model
+    return in_batches(
+        model, sentences, lambda batch: node_vectors(model, parser.processor, batch, parser.bounds_bonus),
+        batch_tokens=parser.batch_tokens,
+    )  # fmt: skip
 
 
 __all__ = ["token_vectors"]

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from tokenization_fast_r2d2.reading import ReadSentence
+from tokenization_fast_r2d2.trees import BinaryTree, Span
+
 from ..checkpoints import find_checkpoint, load_model, load_tokenizer
 from ..configuration_fast_r2d2 import check_punctuation
 from ..decoding import METHODS, check_method
-from ..embedding import evaluation
+from ..embedding import evaluation, in_batches, model_inputs
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
-from ..reading import ReadSentence, pad_batch, sentences_to_parse, with_split_bonus
-from ..trees import BinaryTree, Span
-from ..words import batches_by_length
+from ..processor_code import processor_class
 from .running_text import split_texts
 
 
@@ -121,6 +122,7 @@ class TreeParser:
         self.punctuation = model.config.punctuation if punctuation is None else punctuation
         self.bounds_bonus = model.config.bounds_bonus if bounds_bonus is None else bounds_bonus
         check_punctuation(self.punctuation, self.bounds_bonus)
+        self.processor = processor_class(model.config)(tokenizer, punctuation=self.punctuation)
 
     @classmethod
     def from_pretrained(
@@ -189,13 +191,10 @@ class TreeParser:
         return [[next(parsed) for _ in of_text] for of_text in split]
 
     def _parse(self, read: list[ReadSentence]) -> list[ParsedSentence]:
-        results: dict[int, ParsedSentence] = {}
-        lengths = [len(sentence.input_ids) for sentence in read]
-        with evaluation(self.model):
-            for rows in batches_by_length(lengths, batch_tokens=self.batch_tokens):
-                for row, spans, scores, vector in zip(rows, *self.run([read[row] for row in rows]), strict=True):
-                    results[row] = self._result(read[row], spans, scores, vector)
-        return [results[row] for row in range(len(read))]
+        return in_batches(self.model, read, self._parse_batch, batch_tokens=self.batch_tokens)
+
+    def _parse_batch(self, sentences: list[ReadSentence]) -> list[ParsedSentence]:
+        return [self._result(*row) for row in zip(sentences, *self.run(sentences), strict=True)]
 
     def read(
         self,
@@ -204,10 +203,7 @@ class TreeParser:
         word_offsets: Sequence[Sequence[Span]] | None = None,
     ) -> list[ReadSentence]:
         """The first step of a call: tokenize sentences, and set punctuation aside if the model does not see it."""
-        return sentences_to_parse(
-            self.tokenizer, sentences, is_split_into_words=is_split_into_words, word_offsets=word_offsets,
-            set_marks_aside=self.punctuation == "aside",
-        )  # fmt: skip
+        return self.processor.read(sentences, is_split_into_words, word_offsets)
 
     def run(self, sentences: list[ReadSentence]) -> tuple[np.ndarray, np.ndarray, Sequence[np.ndarray | None]]:
         """The second step of a call: run the model on one batch.
@@ -216,9 +212,7 @@ class TreeParser:
             Spans ``(batch, seq_len - 1, 2)`` long and split scores ``(batch, seq_len - 1)`` float32, both over pieces,
             and the root vectors ``(batch, hidden_size)`` float32, or a list of None without ``with_vectors``.
         """
-        batch = pad_batch(sentences, self.keep_words)
-        batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
-        batch = with_split_bonus(batch, self.bounds_bonus, self.model.config.names_bonus)
+        batch = model_inputs(self.model, self.processor, sentences, self.bounds_bonus, self.keep_words)
         with evaluation(self.model):
             output: Any  # of the parser or of the whole model
             if self.arguments is None:

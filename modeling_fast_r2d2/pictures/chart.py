@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..trees import Span
+from tokenization_fast_r2d2.trees import Span
+
 from .layout import text_width
 from .svg import (
     BAR_COLOUR,

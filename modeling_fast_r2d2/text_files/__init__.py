@@ -1,10 +1,11 @@
 """Files: read line by line, written completely or not at all, with checksums; folders that one run holds."""
 
+from tokenization_fast_r2d2.lines import LONGEST_LINE, decode_lines, read_lines, read_sentences, too_long
+
 from .atomic_write import disk_errors, write_aside, write_text
 from .checksums import check_is_file, checksum, read_record
 from .chunks import chunks
 from .folder_lock import LOCK_FILE, OWNER_FILE, hold_folder
-from .lines import LONGEST_LINE, decode_lines, read_lines, read_sentences, too_long
 
 __all__ = [
     "LOCK_FILE",

@@ -5,11 +5,11 @@ import pytest
 from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 
-from modeling_fast_r2d2.reading import sentences_to_parse
 from pretraining.corpus import tokenize_corpus
 from pretraining.options import DataOptions
 from pretraining.texts import read_texts
 from tokenization_fast_r2d2 import train_tokenizer
+from tokenization_fast_r2d2.reading import sentences_to_parse
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,4 @@
-"""Sentences as token ids, with the words that the tokens belong to.
-
-`tokenization_fast_r2d2` exports these functions. They lie here because a checkpoint carries its code to the Hub: there,
-pipelines and embeddings cannot import that package.
-"""
+"""Sentences as token ids, with the words that the tokens belong to."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -175,37 +171,6 @@ def replace_dropped_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequenc
     return [[word if word in known else unknown for word in sentence] or [unknown] for sentence in sentences]
 
 
-def batches_by_length(
-    lengths: Sequence[int], batch_size: int | None = None, batch_tokens: int | None = None
-) -> Iterator[list[int]]:
-    """Group rows of similar length into batches, the shortest rows first.
-
-    Args:
-        lengths: the number of tokens of each row.
-        batch_size: the maximum number of rows per batch; None sets no limit.
-        batch_tokens: the maximum number of tokens per batch, padding included; None sets no limit. A row that is longer
-            than this is a batch of its own.
-
-    Yields:
-        The row numbers of a batch.
-
-    Raises:
-        ValueError: if a limit is below 1.
-    """
-    for name, limit in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
-        if limit is not None and limit < 1:
-            raise ValueError(f"{name} must be >= 1, got {limit}")
-    batch: list[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        is_full = len(batch) == batch_size or (batch_tokens and (len(batch) + 1) * lengths[row] > batch_tokens)
-        if batch and is_full:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
 def _encode(
     tokenizer: PreTrainedTokenizerBase, sentences: list[Any], max_length: int | None, is_split: bool
 ) -> dict[str, list[Any]]:
@@ -251,7 +216,6 @@ def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int
 
 
 __all__ = [
-    "batches_by_length",
     "check_text",
     "checked_sentences",
     "replace_dropped_words",

@@ -1,29 +1,21 @@
-"""Folders that sentence-transformers reads: what it needs to know, and texts as it gives them to a model.
+"""Texts as a model takes them: all that a model's own code knows of text.
 
 sentence-transformers runs only modules of its own, unless it is told to trust others. So a saved folder names its
 module ``Transformer``, which calls `FastR2D2Model.sentence_vectors` on what `FastR2D2Processor` makes of texts.
 """
 
-import json
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
 from transformers import BatchFeature, PreTrainedConfig, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import cached_file
 
-from .reading import pad_batch, sentences_to_parse
+from .reading import ReadSentence, pad_batch, sentences_to_parse
+from .trees import Span
+from .words import check_text
 
 MODULES = "modules.json"
-SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
-    MODULES: [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}
-    ],
-    "sentence_bert_config.json": {
-        "transformer_task": "feature-extraction",
-        "modality_config": {"text": {"method": "sentence_vectors", "method_output_name": None}},
-        "module_output_name": "sentence_embedding",
-    },
-}
 NO_LIMIT = 10**9  # a tokenizer without a largest length says a larger number
 
 
@@ -87,10 +79,35 @@ class FastR2D2Processor(ProcessorMixin):
                 "saved by an older version, or holds a parser alone; load the model with AutoModel and save it again"
             )
         limit = options.get("max_length") or self.tokenizer.model_max_length
-        return BatchFeature(pad_batch(sentences_to_parse(
-            self.tokenizer, text, set_marks_aside=self.punctuation == "aside",
-            max_length=limit if limit < NO_LIMIT else None,
-        )))  # fmt: skip
+        return BatchFeature(self.pad(self.read(text, max_length=limit if limit < NO_LIMIT else None)))
+
+    def read(
+        self,
+        sentences: Sequence[str] | Sequence[Sequence[str]],
+        is_split_into_words: bool = False,
+        word_offsets: Sequence[Sequence[Span]] | None = None,
+        max_length: int | None = None,
+    ) -> list[ReadSentence]:
+        """Tokenize sentences, and set punctuation aside if the model does not see it; as `sentences_to_parse`."""
+        return sentences_to_parse(
+            self.tokenizer, sentences, is_split_into_words=is_split_into_words, word_offsets=word_offsets,
+            set_marks_aside=self.punctuation == "aside", max_length=max_length,
+        )  # fmt: skip
+
+    def read_one(self, sentence: str | ReadSentence) -> ReadSentence:
+        """A text as `read` gives it; a sentence that was read is returned as it is.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        if isinstance(sentence, ReadSentence):
+            return sentence
+        check_text(sentence, "a sentence")
+        return self.read([sentence])[0]
+
+    def pad(self, sentences: Sequence[ReadSentence], keep_words: bool = True) -> dict[str, Tensor]:
+        """A batch of sentences that were read; see `pad_batch`."""
+        return pad_batch(sentences, keep_words)
 
     def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As in transformers, without what `from_pretrained` reads from the model's folder."""
@@ -98,11 +115,4 @@ class FastR2D2Processor(ProcessorMixin):
         return {name: value for name, value in fields.items() if name not in ("is_described", "punctuation")}
 
 
-def describe_to_sentence_transformers(folder: Path) -> None:
-    """Write the files that `SentenceTransformer` looks for into a saved model's folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in SENTENCE_TRANSFORMERS_FILES.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-__all__ = ["FastR2D2Processor", "describe_to_sentence_transformers"]
+__all__ = ["FastR2D2Processor"]

@@ -52,9 +52,4 @@ def pad_bounds(bounds: Sequence[Sequence[int]], names: Sequence[Sequence[int]], 
     return padded
 
 
-def bounds_scores(bounds: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:
-    """What the ``bounds`` of `pad_bounds` add to split scores: float32, of their shape."""
-    return bounds_bonus * (bounds > 0).float() - names_bonus * (bounds < 0).float()
-
-
-__all__ = ["bounds_scores", "pad_bounds", "pad_sentences", "pad_spans"]
+__all__ = ["pad_bounds", "pad_sentences", "pad_spans"]

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from .names import points_in_names
-from .padding import bounds_scores, pad_bounds, pad_sentences
+from .padding import pad_bounds, pad_sentences
 from .punctuation import are_marks, is_opening, is_quote, put_back
 from .trees import BinaryTree
 from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans, words_of_texts
@@ -188,7 +188,7 @@ def _check_offsets(word_offsets: Sequence[Sequence[Span]], sentences: Sequence[A
 
 
 def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dict[str, Tensor]:
-    """A batch for `with_split_bonus`.
+    """A batch of what a model reads.
 
     Args:
         keep_words: include ``atom_spans``, so that the parser keeps words whole.
@@ -202,22 +202,6 @@ def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dic
     )
     bounds, names = [sentence.bounds for sentence in sentences], [sentence.names for sentence in sentences]
     return batch | {"bounds": pad_bounds(bounds, names, batch["input_ids"].shape[1])}
-
-
-def with_split_bonus(batch: dict[str, Tensor], bounds_bonus: float, names_bonus: float) -> dict[str, Tensor]:
-    """Replace ``bounds`` in a batch of `pad_batch` by ``split_bonus``.
-
-    Args:
-        bounds_bonus: nats added to split scores at bounds.
-        names_bonus: nats taken from them within names.
-
-    Returns:
-        The inputs of a model or of its method ``parse``; without ``split_bonus`` if both are 0.
-    """
-    inputs = {name: tensor for name, tensor in batch.items() if name != "bounds"}
-    if bounds_bonus or names_bonus:
-        inputs["split_bonus"] = bounds_scores(batch["bounds"], bounds_bonus, names_bonus)
-    return inputs
 
 
 def _along_tree(scores: np.ndarray, tree: BinaryTree) -> np.ndarray:
@@ -287,4 +271,4 @@ def _parted(items: Sequence[Item], is_kept: np.ndarray) -> tuple[list[Item], lis
     return [item for item, keep in rows if keep], [item for item, keep in rows if not keep]
 
 
-__all__ = ["ReadSentence", "pad_batch", "sentences_to_parse", "with_split_bonus"]
+__all__ = ["ReadSentence", "pad_batch", "sentences_to_parse"]
