@@ -10,8 +10,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, set_seed
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, bundled_checkpoint
 
 # No deadline: benchmarks measure time. All examples of a test share its fixtures, since they do not change them.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-settings.load_profile("untimed")
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings.register_profile("quick", settings.get_profile("full"), max_examples=10)  # for `make test`
+settings.load_profile("full")
 
 
 @pytest.fixture(autouse=True)

@@ -92,7 +92,6 @@ def test_cells_candidates_and_levels_are_those_of_merging_step_by_step(sentences
         assert planned_cells(chart, sentence) == simulate(sentence_scores, window)
 
 
-@settings(max_examples=100)
 @given(sentences=a_batch, window=st.integers(1, 6))
 def test_reachable_chart_holds_exactly_what_the_roots_use(sentences, window):
     scores, lengths = padded(sentences)
@@ -109,7 +108,6 @@ def test_reachable_chart_holds_exactly_what_the_roots_use(sentences, window):
         assert planned_cells(chart, sentence) == used
 
 
-@settings(max_examples=100)
 @given(sentences=a_batch)
 def test_tree_is_the_reachable_chart_of_window_one(sentences):
     scores, lengths = padded(sentences)
@@ -121,7 +119,6 @@ def test_tree_is_the_reachable_chart_of_window_one(sentences):
         assert planned_cells(tree, sentence) == planned_cells(chart, sentence)
 
 
-@settings(max_examples=100)
 @given(sentences=a_batch, window=st.integers(1, 5))
 def test_contexts_are_the_widest_nodes_beside_a_token(sentences, window):
     scores, lengths = padded(sentences)
@@ -218,7 +215,6 @@ def test_the_chosen_tree_is_what_following_the_choices_finds(lengths, window, se
         assert chosen_tree(chart, chosen).equal(follow(chart, lambda cells, chosen=chosen: chosen[cells])[0])
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(0, 99))
 def test_one_sort_of_all_children_is_a_stable_sort_of_each_level(lengths, window, seed):
     lengths = torch.tensor(lengths)

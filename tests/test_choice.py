@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import choice
@@ -30,7 +30,6 @@ def encode(config, lengths, seed, noise, forbid):
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
-@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=3), seed=st.integers(0, 99),
     noise=st.sampled_from([0.0, 1.0]), forbid=st.booleans(), least=st.sampled_from([0, 8]),

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2Config
@@ -84,7 +84,6 @@ def test_constants_are_what_every_composition_would_compute(tiny_config, activat
     torch.testing.assert_close(stack(stack.prepare(tasks), torch.stack([left, right])), hidden.transpose(0, 1))
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 2), st.integers(1, 9), st.integers(0, 99))
 def test_attention_by_differences_of_keys_is_masked_attention(num_tasks, compositions, seed):
     torch.manual_seed(seed)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -25,7 +25,6 @@ def by_torch(inputs, weight, bias, gelu):
     return F.gelu(product) if gelu else product
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(0, 7), max_size=2), SIZES, SIZES, st.booleans(), st.booleans(), st.booleans())
 def test_values_and_gradients_are_those_of_torch(batch, size, out, has_bias, gelu, strided):
     inputs = torch.randn(*batch, size, 2)[..., 0] if strided else torch.randn(*batch, size)

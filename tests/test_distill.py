@@ -82,6 +82,7 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     assert (batch["labels"][1] == -1).all() and batch["labels"].shape == (*batch["input_ids"][:, 1:].shape, 2)
 
 
+@pytest.mark.slow
 def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys):
     texts = [" ".join("the old man saw a big cat".split()[: 2 + number % 6]) for number in range(48)]
     (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")

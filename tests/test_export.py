@@ -51,6 +51,7 @@ def test_the_copy_for_export_scores_as_the_parser(parser_model):
     torch.testing.assert_close(exportable_parser(parser_model)(ids, lengths), parser(ids, lengths))
 
 
+@pytest.mark.parametrize("parser_model", [pytest.param("lstm", marks=pytest.mark.slow), "transformer"], indirect=True)
 def test_a_program_scores_any_batch_of_any_length(parser_model):
     program = export_parser(parser_model).module()
     for shape in SHAPES:
@@ -71,6 +72,7 @@ def test_an_onnx_file_scores_any_batch_of_any_length(parser_model, tmp_path):
         torch.testing.assert_close(torch.from_numpy(scores), parser_model.base_model.parser(ids, lengths))
 
 
+@pytest.mark.slow
 def test_onnx_gives_the_bundled_models_trees(model, tokenizer, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -1,7 +1,7 @@
 """R2D2's pruning against the rules of the paper's Section 2.1 followed one sentence and one cell at a time."""
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2.heuristic_pruning import encode_heuristic
@@ -71,7 +71,6 @@ def simulate(n: int, window: int):
     return cells
 
 
-@settings(max_examples=60)
 @given(lengths=st.lists(st.integers(1, 13), min_size=1, max_size=4), window=st.integers(1, 5))
 def test_a_batch_is_pruned_as_the_rules_prune_each_sentence(lengths, window):
     tokens = torch.cat([torch.arange(n) for n in lengths]).double()

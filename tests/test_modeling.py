@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -133,7 +133,6 @@ def test_training_samples_trees_and_noise_can_be_switched_off(tiny_config, a_bat
     torch.testing.assert_close(quiet(**a_batch).loss, noisy.eval()(**a_batch).loss)  # which composes small levels whole
 
 
-@settings(max_examples=40)
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), seed=st.integers(0, 99), data=st.data())
 def test_disjoint_spans_become_constituents_of_the_parsers_tree(tiny_model, lengths, seed, data):
     rows = []
@@ -150,7 +149,6 @@ def test_disjoint_spans_become_constituents_of_the_parsers_tree(tiny_model, leng
         assert all([i, j] in found[b] for i, j in row if i < j)
 
 
-@settings(max_examples=30)
 @given(length=st.integers(2, 12), window=st.integers(1, 5), seed=st.integers(0, 99), data=st.data())
 def test_chart_trees_keep_spans_whole_on_request(tiny_config, length, window, seed, data):
     set_seed(seed)

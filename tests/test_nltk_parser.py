@@ -4,7 +4,7 @@ from itertools import count
 
 import nltk
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
@@ -34,14 +34,12 @@ def test_trees_are_the_tree_parsers(parser, tree_parser):
     assert trees == [found.tree.to_nltk(found.leaves) for found in tree_parser(SENTENCES)]
 
 
-@settings(max_examples=30)
 @given(st.permutations([sentence.split() for sentence in SENTENCES]), st.integers(1, 7))
 def test_sentences_do_not_change_each_others_trees(parser, sentences, chunk_size):
     chunked = FastR2D2NltkParser(parser.parser, chunk_size)
     assert [next(trees) for trees in chunked.parse_sents(sentences)] == [parser.parse_one(s) for s in sentences]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.sampled_from(WORDS + ODD) | st.text(max_size=8), min_size=1, max_size=12))
 def test_leaves_are_the_tokens(parser, tokens):
     [tree] = parser.parse(tokens)
@@ -49,7 +47,6 @@ def test_leaves_are_the_tokens(parser, tokens):
     assert all(len(constituent) == 2 for constituent in tree.subtrees()) or len(tokens) == 1
 
 
-@settings(max_examples=50)
 @given(st.lists(st.sampled_from(WORDS) | st.sampled_from(UNSEEN), min_size=1, max_size=12))
 def test_unseen_tokens_do_not_change_the_tree_over_the_others(tree_parser, tokens):
     seen = [place for place, token in enumerate(tokens) if token in WORDS]

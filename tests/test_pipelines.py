@@ -216,6 +216,7 @@ def test_a_saved_classifier_classifies(model_class, inputs, tokenizer, tmp_path)
     assert [result["label"] for result in remote] == [f"LABEL_{expected.argmax()}" for expected in probabilities]
 
 
+@pytest.mark.slow
 def test_the_package_is_imported_without_its_bundled_checkpoint():
     """As where somebody left the weights out."""
     code = """

@@ -9,7 +9,7 @@ import nltk
 import numpy as np
 import pytest
 import spacy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
@@ -66,7 +66,6 @@ def test_trees_are_those_over_the_tokens_without_whitespace(nlp):
             assert sentence._.parse_string.count("(X ") == max(len(tokens) - 1, 1)
 
 
-@settings(max_examples=50)
 @given(st.text(max_size=30) | st.lists(st.sampled_from("The cat don't ( . ! \n \x00 5km".split(" "))).map(" ".join))
 def test_constituents_of_any_text_nest_and_have_all_tokens_but_whitespace(nlp, text):
     doc = nlp(text)

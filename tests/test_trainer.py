@@ -50,7 +50,9 @@ def weights(model) -> torch.Tensor:
 
 
 # The language-model loss is a mean over tokens; of batches with different numbers of them the mean is another.
-@pytest.mark.parametrize(("lm_loss_weight", "chosen"), [(0.0, [0, 1, 2, 3]), (1.0, [4, 4, 4, 4])])
+@pytest.mark.parametrize(
+    ("lm_loss_weight", "chosen"), [(0.0, [0, 1, 2, 3]), pytest.param(1.0, [4, 4, 4, 4], marks=pytest.mark.slow)]
+)
 def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_path, lm_loss_weight, chosen):
     trained = []
     for size, accumulation in ((4, 1), (2, 2), (1, 4)):
@@ -77,7 +79,10 @@ def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_p
     ],
     ids=lambda arguments: next(iter(arguments)),
 )
-@pytest.mark.parametrize("model_class", [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification])
+@pytest.mark.parametrize(
+    "model_class",
+    [FastR2D2ForSequenceClassification, pytest.param(FastR2D2ForPairClassification, marks=pytest.mark.slow)],
+)
 def test_what_trainer_offers_trains(rows, tokenizer, tmp_path, arguments, model_class):
     if model_class is FastR2D2ForPairClassification:
         pairs = {**tokenizer(TEXTS, TEXTS[::-1]), "label": rows["label"]}
@@ -142,6 +147,7 @@ def test_rows_without_text_end_no_run(tokenizer, tmp_path, model_class):
     np.testing.assert_allclose(found[2], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_where_one_that_went_through_does(rows, tokenizer, tmp_path):
     def run(folder, resume=False, **arguments):
         model = model_of()
@@ -158,6 +164,7 @@ def test_a_resumed_run_ends_where_one_that_went_through_does(rows, tokenizer, tm
     assert torch.equal(run(tmp_path / "resumed", str(checkpoints)), through)
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_is_loaded_at_the_end(rows, tokenizer, tmp_path, caplog):
     model = model_of()
     trainer = trainer_of(

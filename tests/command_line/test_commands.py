@@ -80,6 +80,7 @@ def test_five_thousand_words_parse(capsys):
     assert len(BinaryTree.from_brackets(capsys.readouterr().out.strip())[1]) == 5004
 
 
+@pytest.mark.slow
 def test_parsing_streams(capsys, monkeypatch):
     """Memory does not grow with the number of lines read."""
     peaks = {}

@@ -13,7 +13,12 @@ from pages import PAGES, ROOT, python_blocks  # noqa: E402
 from server import Hub  # noqa: E402
 
 SHARING = ROOT / "docs" / "guides" / "sharing.md"
-WITH_CODE = [page for page in PAGES if python_blocks(page) and page != SHARING]
+SLOW = ("export.md", "fine_tuning.md")  # which write files for ONNX, and train
+WITH_CODE = [
+    pytest.param(page, marks=pytest.mark.slow if page.name in SLOW else (), id=page.name)
+    for page in PAGES
+    if python_blocks(page) and page != SHARING
+]
 
 # Something that a page's code prints.
 PRINTED = {
@@ -28,7 +33,7 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WITH_CODE)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
