@@ -1,4 +1,4 @@
-"""A stand-in for a GPU, which counts what the host waits for and what it launches.
+"""A stand-in for a GPU, which counts what the host waits for.
 
 Its tensors say that they are on ``cuda``; a CPU computes them. Inside, every operation is seen: those for which the
 host would wait for a GPU are written down, with the line of the package that called them. A CPU's tensor among a GPU's
@@ -68,7 +68,6 @@ class OnGPU(Tensor):
         """Torch's own needs a build for GPUs."""
         if not isinstance(source, OnGPU) and source.dim() and not non_blocking:
             _active().waits.append(f"copy at {_caller()}")
-        _active().launches.append("copy_")
         self.held.copy_(_held(source))
         return self
 
@@ -94,17 +93,14 @@ def _note_index(index: Any) -> None:
         is_mask = isinstance(part, Tensor) and part.dtype in (torch.bool, torch.uint8)
         if isinstance(part, list) or is_mask or isinstance(part, Tensor) and not isinstance(part, OnGPU):
             _active().waits.append(f"index at {_caller()}")
-    if any(isinstance(part, Tensor | list) for part in parts):
-        _active().launches.append("index")
 
 
 class StandInGPU(TorchDispatchMode):
-    """Counts while it is active. ``waits`` are descriptions, ``launches`` names of operations."""
+    """Counts while it is active. ``waits`` are descriptions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[str] = []
-        self.launches: list[str] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -136,13 +132,10 @@ class StandInGPU(TorchDispatchMode):
         is_copy = operation in (aten._to_copy, aten.copy_)
         strangers = [x for x in tensors if not isinstance(x, OnGPU) and x.dim()]
         if strangers and ours and not is_copy and operation is not aten._thnn_fused_lstm_cell:
-            is_index = operation in BY_INDEX
-            if not is_index:
+            if operation not in BY_INDEX:
                 raise RuntimeError(f"{function}: a CPU's tensor {tuple(strangers[0].shape)} among a GPU's")
         if self._waits(operation, args, kwargs, ours, tensors, to_us):
             self.waits.append(f"{operation} at {_caller()}")
-        if not getattr(function, "is_view", False):
-            self.launches.append(str(operation))
 
     def _waits(self, operation, args, kwargs, ours, tensors, to_us) -> bool:
         if operation in READING:
@@ -170,11 +163,7 @@ def _lstm_cell(from_input, from_hidden, cell, *biases):
     return out.sigmoid() * cell.tanh(), cell, gates
 
 
-SUBSTITUTES: dict[Any, Callable] = {
-    aten._thnn_fused_lstm_cell: lambda from_input, from_hidden, cell, *biases: _lstm_cell(
-        from_input, from_hidden, cell, *biases
-    ),
-}
+SUBSTITUTES: dict[Any, Callable] = {aten._thnn_fused_lstm_cell: _lstm_cell}
 
 
 def _caller() -> str:

@@ -53,7 +53,6 @@ def run(model, inputs: dict, **options):
         moved = move_to_gpu(copy.deepcopy(model))
         inputs = {name: to_gpu(tensor) for name, tensor in inputs.items()}
         gpu.waits.clear()
-        gpu.launches.clear()
         output = moved(**inputs, **options)
     return expected, output, gpu
 
@@ -68,14 +67,14 @@ SPANS = torch.tensor([[[1, 3], [5, 6]], [[-1, -1]] * 2, [[0, 1], [-1, -1]], [[2,
 
 
 @pytest.mark.parametrize("with_spans", [False, True])
-@pytest.mark.parametrize(("encoding", "most"), [("forced", 4), ("chart", 6)])
+@pytest.mark.parametrize("encoding", ["forced", "chart"])
 @torch.no_grad()
-def test_an_encoding_waits_for_its_inputs_scores_and_check_alone(tiny_model, a_batch, encoding, most, with_spans):
+def test_an_encoding_waits_for_its_inputs_scores_and_check_alone(tiny_model, a_batch, encoding, with_spans):
     inputs = a_batch | ({"atom_spans": SPANS} if with_spans else {})
     tiny_model.config.constrain_chart = True
     expected, output, gpu = run(tiny_model.model, inputs, encoding=encoding)
     assert_same(expected, output)
-    assert len(gpu.waits) == 3 <= most, gpu.waits
+    assert len(gpu.waits) == 3, gpu.waits
     places = [wait.split(" at ")[1].split(":")[0] for wait in gpu.waits]
     assert places == ["transfer.py", "inputs.py", "modeling_fast_r2d2.py"]
 

@@ -117,6 +117,7 @@ def test_output_that_is_cut_is_an_error_of_every_command(tmp_path, capsys, monke
     with monkeypatch.context() as patch:  # without a buffer standard output is what PYTHONUNBUFFERED makes it
         output = io.TextIOWrapper(io.BufferedWriter(raw) if is_buffered else raw, write_through=not is_buffered)
         patch.setattr(sys, "stdout", output)
+        patch.setattr(sys, "__stdout__", output)
         assert "error: [Errno 28] No space left" in error_of(capsys, command, *arguments[command])
         output.close()
     assert (tmp_path / "out.txt").stat().st_size == 12
