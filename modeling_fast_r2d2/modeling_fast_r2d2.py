@@ -35,7 +35,7 @@ from .inputs import (
 from .noise import gumbel_noise
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
 from .parser import TopDownParser, tree_label_loss
-from .pretrained_model import FastR2D2PreTrainedModel
+from .pretrained_model import FastR2D2PreTrainedModel, left_to_python
 from .transfer import to_device
 from .tree_distribution import TreeDistribution
 
@@ -60,6 +60,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.embeddings = value
 
+    @left_to_python
     @can_return_tuple
     def forward(
         self,
@@ -278,6 +279,7 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.parser.embeddings = value
 
+    @left_to_python
     @can_return_tuple
     def forward(
         self,
@@ -379,6 +381,7 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         super().__init__(config)
         self.post_init()
 
+    @left_to_python
     @can_return_tuple
     def forward(
         self,
@@ -476,6 +479,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         """The classifier's input, ``(batch, hidden_size)``, from the root vectors of all sentences."""
         raise NotImplementedError
 
+    @left_to_python
     @can_return_tuple
     def forward(
         self,

@@ -1,6 +1,9 @@
 """What all Fast-R2D2 models share: how weights begin, load and are resized, and the parser's trees."""
 
 import math
+import warnings
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -14,6 +17,31 @@ from .inputs import Sentences, add_split_bonus, check_embeddings, check_ids, rea
 from .outputs import FastR2D2ParserOutput
 from .parser import span_nesting
 from .transfer import to_device
+
+
+def left_to_python(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep torch's compiler out of a model's ``forward``, and say what to compile instead.
+
+    Every batch has charts of its own, so the compiler would take minutes for each of the first batches.
+    """
+    run = torch.compiler.disable(forward)
+
+    @wraps(forward)
+    def run_or_warn(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            _say_what_to_compile()
+        return run(*args, **kwargs)
+
+    return run_or_warn
+
+
+@torch.compiler.disable
+def _say_what_to_compile() -> None:
+    warnings.warn(
+        "torch.compile leaves a Fast-R2D2 model as it is, since every batch has trees of its own; compile its "
+        "encoder's composition alone: model.base_model.composition.compile(dynamic=True)",
+        stacklevel=2,
+    )
 
 
 class FastR2D2PreTrainedModel(PreTrainedModel):
@@ -127,4 +155,4 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         return given, sentences, span_nesting(spans, sentences.is_token.shape[1] - 1, config.nested_spans)
 
 
-__all__ = ["FastR2D2PreTrainedModel"]
+__all__ = ["FastR2D2PreTrainedModel", "left_to_python"]

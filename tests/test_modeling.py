@@ -1,6 +1,7 @@
 """The models as transformers models: contract, batching, saving, loading, dtypes, bad input."""
 
 import copy
+import inspect
 import json
 import os
 import subprocess
@@ -680,3 +681,37 @@ def test_labels_that_are_no_tree_are_refused(tiny_config, wrong):
         parser(ids, labels=labels)
     with pytest.raises(ValueError, match=r"labels must be \(2, 4, 2\) long, got \(2, 4\) torch.int64"):
         parser(ids, labels=labels[..., 0])
+
+
+def test_torchs_compiler_leaves_models_alone_at_once_and_says_what_to_compile(tiny_config, a_batch):
+    """Charts differ from batch to batch, so it would compile for minutes."""
+    tiny_config.num_labels = 2
+    of_labels = {"labels": torch.tensor([0, 1, 0, 1, 1])}
+    for model_class, more in (
+        (FastR2D2Model, {"encoding": "chart"}), (FastR2D2ForPreTraining, {}), (FastR2D2ForConstituencyParsing, {}),
+        (FastR2D2ForSequenceClassification, of_labels),
+    ):  # fmt: skip
+        model = model_class(tiny_config).eval()
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        with pytest.warns(
+            UserWarning, match=r"compile its encoder's .* model.base_model.composition.compile\(dynamic=True\)"
+        ):
+            output = torch.compile(model)(**a_batch, **more)
+        expected = model(**a_batch, **more)
+        assert all(torch.equal(output[name], expected[name]) for name in expected)
+        assert torch._dynamo.utils.counters["stats"]["calls_captured"] == 0
+        assert "input_ids" in inspect.signature(model.forward).parameters
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_compiled_composition_gives_the_same_in_any_number_of_compositions(tiny_config, a_batch):
+    model = FastR2D2Model(tiny_config).eval()
+    expected = model(**a_batch, encoding="chart")
+    torch._dynamo.utils.counters.clear()
+    model.composition.compile(dynamic=True)
+    output = model(**a_batch, encoding="chart")
+    assert torch.equal(output.spans, expected.spans)
+    torch.testing.assert_close(output.last_hidden_state, expected.last_hidden_state, **ROUNDING)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
