@@ -11,7 +11,6 @@ from modeling_fast_r2d2 import cpu_linear
 from modeling_fast_r2d2.cpu_linear import apply_linear, linear
 
 SIZES = st.integers(1, 40)
-needs_onednn = pytest.mark.skipif(not cpu_linear.has_onednn(torch.float32), reason="oneDNN is not used here")
 
 
 @pytest.fixture(autouse=True)
