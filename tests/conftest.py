@@ -1,6 +1,13 @@
 """Tiny models and the bundled one; each test has its own, which it may change."""
 
 import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +20,15 @@ from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, bundled_c
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.register_profile("quick", settings.get_profile("full"), max_examples=10)  # for `make test`
 settings.load_profile("full")
+
+HIDE = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +72,17 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def model() -> FastR2D2ForPreTraining:
     """The bundled checkpoint, in evaluation mode."""
     return FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()
+
+
+@pytest.fixture
+def run_without_the_package(tmp_path) -> Callable[..., Any]:
+    """Runs code in a process that can import none of our packages, and gives the JSON that it prints last."""
+
+    def run(code: str, *arguments: str | Path) -> Any:
+        environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+        command = [sys.executable, "-c", HIDE + code, *map(str, arguments)]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout.splitlines()[-1])
+
+    return run

@@ -1,9 +1,6 @@
 """Vectors of texts and constituents are those that the model gives for each text alone."""
 
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -127,11 +124,6 @@ def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tm
 
 CLEAN_PROCESS = """
 import sys, json
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Hidden())
 from transformers import AutoModel, AutoTokenizer
 place, vectors = sys.argv[1], []
 for number in range(2):  # as saved by the package, and as saved here
@@ -146,15 +138,12 @@ print(json.dumps(vectors))
 """
 
 
-def test_a_model_and_its_tokenizer_alone_encode_where_the_package_is_not_installed(model, tokenizer, tmp_path):
+def test_a_model_and_its_tokenizer_alone_encode_where_the_package_is_not_installed(
+    model, tokenizer, tmp_path, run_without_the_package
+):
     model.save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
-    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    arguments = [str(tmp_path / "saved"), json.dumps(TEXTS)]
-    result = subprocess.run([sys.executable, "-c", CLEAN_PROCESS, *arguments], capture_output=True, text=True,
-                            env=environment, cwd=tmp_path)  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    for vectors in json.loads(result.stdout.splitlines()[-1]):
+    for vectors in run_without_the_package(CLEAN_PROCESS, tmp_path / "saved", json.dumps(TEXTS)):
         np.testing.assert_allclose(vectors, model.encode(TEXTS), atol=1e-6)
 
 

@@ -1,7 +1,6 @@
 """Pipelines give what the model gives for each sentence alone, however batched, and travel with a checkpoint."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -161,11 +160,6 @@ def test_a_classifier_takes_what_a_tokenizer_pads_on_the_left():
 
 CLEAN_PROCESS = """
 import sys, json
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Hidden())
 import transformers
 pipe = transformers.pipeline(sys.argv[1], model=sys.argv[2], trust_remote_code=True)
 assert "transformers_modules" in type(pipe.model).__module__, type(pipe.model)
@@ -174,18 +168,10 @@ print(json.dumps([{key: str(value) for key, value in result.items()} for result 
 """
 
 
-def in_a_clean_process(task: str, folder, inputs: list, tmp_path) -> list[dict]:
-    environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    result = subprocess.run([sys.executable, "-c", CLEAN_PROCESS, task, str(folder), json.dumps(inputs)],
-                            capture_output=True, text=True, env=environment, cwd=tmp_path)  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
-
-
 @pytest.mark.slow
-def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_path):
+def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_path, run_without_the_package):
     parse.save_pretrained(tmp_path / "saved")
-    results = in_a_clean_process("constituency-parsing", tmp_path / "saved", SENTENCES, tmp_path)
+    results = run_without_the_package(CLEAN_PROCESS, "constituency-parsing", tmp_path / "saved", json.dumps(SENTENCES))
     assert results == [{key: str(value) for key, value in result.items()} for result in parse(SENTENCES)]
     again = pipeline("constituency-parsing", model=str(tmp_path / "saved"), trust_remote_code=True)
     assert again(SENTENCES) == parse(SENTENCES)
@@ -198,7 +184,7 @@ PAIRS = [{"text": first, "text_pair": second} for first, second in zip(SENTENCES
 @pytest.mark.parametrize(
     ("model_class", "inputs"), [(FastR2D2ForSequenceClassification, SENTENCES), (FastR2D2ForPairClassification, PAIRS)]
 )
-def test_a_saved_classifier_classifies(model_class, inputs, tokenizer, tmp_path):
+def test_a_saved_classifier_classifies(model_class, inputs, tokenizer, tmp_path, run_without_the_package):
     torch.manual_seed(0)
     model = model_class.from_pretrained(bundled_checkpoint(), num_labels=3).eval()
     model.save_pretrained(tmp_path / "saved")
@@ -212,7 +198,7 @@ def test_a_saved_classifier_classifies(model_class, inputs, tokenizer, tmp_path)
         for result, expected in zip(classify(inputs, batch_size=batch_size), probabilities, strict=True):
             assert result["label"] == f"LABEL_{expected.argmax()}"
             assert result["score"] == pytest.approx(expected.max().item(), abs=1e-5)
-    remote = in_a_clean_process("text-classification", tmp_path / "saved", inputs, tmp_path)
+    remote = run_without_the_package(CLEAN_PROCESS, "text-classification", tmp_path / "saved", json.dumps(inputs))
     assert [result["label"] for result in remote] == [f"LABEL_{expected.argmax()}" for expected in probabilities]
 
 
