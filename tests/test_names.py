@@ -7,9 +7,8 @@ from transformers import pipeline
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing.tree_parser import METHODS
-from tokenization_fast_r2d2.names import points_in_names
 from tokenization_fast_r2d2.padding import pad_bounds
-from tokenization_fast_r2d2.reading import pad_batch, sentences_to_parse
+from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 
 TEXT = "Yes, the Unbelievable York Stock Exchange of Mr. Smith, New York, is in New-York"
 NAMES = [("Unbelievable", "York"), ("York", "Stock"), ("Stock", "Exchange"), ("Mr.", "Smith")]
@@ -21,7 +20,7 @@ def test_names_are_words_side_by_side_that_begin_with_a_capital(words, data):
     word_ids = [word for word, length in enumerate(lengths) for _ in range(length)]
     last = [sum(lengths[: word + 1]) - 1 for word in range(len(words))]
     bounds = data.draw(st.sets(st.sampled_from(last[:-1]))) if len(words) > 1 else set()
-    found = points_in_names([words[word] for word in word_ids], word_ids, bounds)
+    found = ReadSentence([], word_ids, [], sorted(bounds), words, [], [], [], [], []).names
     pairs = [
         (word, word + 1)
         for word in range(len(words) - 1)

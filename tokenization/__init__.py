@@ -1,7 +1,7 @@
 """Tokenizers, word spans and batches for Fast-R2D2."""
 
 from .collators import DataCollatorForFastR2D2, DataCollatorForFastR2D2Pairs
-from .corpora import SENTENCE_RULES, clean_wikitext
+from .language import SENTENCE_RULES, clean_wikitext
 from .lines import read_lines, read_sentences
 from .padding import pad_spans
 from .training import task_token_ids, train_tokenizer

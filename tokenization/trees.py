@@ -258,6 +258,41 @@ class BinaryTree:
         return words
 
 
+def put_back(tree: BinaryTree, places: Sequence[int], opens: Sequence[bool]) -> BinaryTree:
+    """Put marks back into a tree over the words. All constituents of the words remain.
+
+    A mark becomes the sister of the widest constituent that ends just before it. A mark that opens becomes the sister
+    of the widest constituent that begins just after it. Marks at the two ends of the sentence are attached to the whole
+    sentence, first those at its beginning, then those at its end.
+
+    Args:
+        tree: the tree over the words.
+        places: for each mark, in order, the number of words before it.
+        opens: for each mark, whether it belongs to the words after it, as ``(`` does.
+
+    Returns:
+        The tree over words and marks.
+    """
+    marks: list[list[bool]] = [[] for _ in range(tree.num_leaves + 1)]
+    for place, opens_here in zip(places, opens, strict=True):
+        marks[place].append(opens_here)
+    order: list[tuple[float, float]] = []  # one entry per split point; the smallest splits first
+    for place, here in enumerate(marks):
+        if place == 0:
+            order += [(-1, number) for number in range(len(here))]
+        elif place == tree.num_leaves:
+            order += [(-2, -number) for number in range(len(here))]
+        else:
+            order += _around(tree.depths[place - 1], here)
+    return BinaryTree.from_order(order)
+
+
+def _around(depth: int, opens: list[bool]) -> list[tuple[float, float]]:
+    """The order of the split points between two words: one for the words themselves, and one per mark between them."""
+    closing = opens.index(True) if True in opens else len(opens)
+    return [(depth, closing - number if number < closing else number - closing) for number in range(len(opens) + 1)]
+
+
 def escaped(word: str) -> str:
     """The word in the form for a bracketed tree: without blanks and brackets, and never empty."""
     if word and not UNSAFE_IN_BRACKETS.search(word):

@@ -14,10 +14,9 @@ from itertools import pairwise
 
 import regex  # transformers needs it, so it is there wherever this file is carried to
 
+from .language import CLITICS, CUTS, LETTER, UNSPACED
 from .trees import Span
 
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # scripts without blanks
-LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]"  # digits count, too
 LETTERS = rf"{LETTER}[[\p{{L}}\p{{M}}\p{{N}}\p{{Cf}}_]--[{UNSPACED}]]*+"  # Cf: soft hyphens and their like
 
 ADDRESS = rf"""
@@ -39,21 +38,13 @@ WORD = rf"""
 TOKEN = rf"""
     {ADDRESS}
   | (?i:-[lr][rcs]b-)                                                                       # a treebank's brackets
-  | ['’](?i:s|m|d|re|ve|ll|t|n['’]?|em|til|tis|twas|cause|bout|\d\ds?)(?!{LETTER}|['’])     # alone: 's, 'em, '90s
+  | {CLITICS}
   | \p{{Lu}}{{1,3}}\$(?=[\d.])                                                              # US$
   | (?P<unspaced> [{UNSPACED}]+ )
   | (?P<word> {WORD} )
   | (?P<mark> \p{{P}} | ` ) (?P=mark)*+ \p{{M}}*                                            # a run of one mark
   | (?! [\s\p{{Cc}}\p{{Cf}}\p{{Co}}] ) \X                  # a symbol, or an emoji of one or more characters
 """
-
-CUTS = {
-    "plain": "(?!)",
-    "english": rf"""
-        (?=n['’]t\b)(?<=\p{{L}}) | (?=['’](?:s|m|d|re|ve|ll)\b)(?<=[{LETTER}.])
-      | (?=not\b)(?<=\bcan) | (?=na\b)(?<=\b(?:gon|wan)) | (?=ta\b)(?<=\bgot) | (?=me\b)(?<=\b(?:gim|lem))
-    """,
-}
 
 
 def check_word_rule(name: str) -> None:

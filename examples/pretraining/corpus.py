@@ -15,8 +15,8 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, names, punctuation, reading, word_rules, words
-from tokenization_fast_r2d2.punctuation import are_marks
+from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, language, reading, word_rules, words
+from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
 
 # A text with more characters than this, for each token of the limit, is no sentence. It is left out before it is
@@ -97,7 +97,7 @@ def rules_of_reading(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: D
     A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not. The
     modules that read are in the key because a new version of this package may change them.
     """
-    modules = map(inspect.getsource, (names, punctuation, reading, word_rules, words))
+    modules = map(inspect.getsource, (language, reading, word_rules, words))
     return [
         texts._fingerprint, tokenizer.backend_tokenizer.to_str(), tokenizer.init_kwargs.get("word_rule"),
         data.sentence_rule, data.clean_wikitext, data.keep_punctuation, data.max_length, *modules,

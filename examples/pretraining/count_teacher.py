@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 from modeling_fast_r2d2.text_files import write_aside
 from pretraining.corpus import CHARACTERS_PER_TOKEN, rules_of_reading, sentences_of
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2.punctuation import are_marks
+from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import sentences_to_parse
 
 COUNTS_FILE = "unit_counts.safetensors"

@@ -23,7 +23,7 @@ class Settings:
             that ``choice_scores`` split first. It is a mean over cells of two or more candidates.
         choice_scores: ``"counts"``, or the scores of a ``"snapshot"``.
         bounds_bonus: nats that are added to all these scores where punctuation other than quotes was left out.
-        names_bonus: nats that are taken from all these scores within names (`points_in_names`).
+        names_bonus: nats that are taken from all these scores within names (`ReadSentence.names`).
         choice_bonus: the same as ``bounds_bonus`` for ``choice_scores`` alone; None stands for it.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tokenization_fast_r2d2.punctuation import as_character
+from tokenization_fast_r2d2.language import as_character
 from tokenization_fast_r2d2.trees import Span, escaped
 
 TRACE_TAGS = frozenset({"-NONE-"})

@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree
-from tokenization_fast_r2d2.punctuation import are_marks, is_opening, put_back
+from tokenization_fast_r2d2 import language, reading
+from tokenization_fast_r2d2.language import are_marks, is_opening
+from tokenization_fast_r2d2.reading import sentences_to_parse
+from tokenization_fast_r2d2.trees import put_back
+from tokenization_fast_r2d2.word_rules import find_words
 
 
 @pytest.mark.parametrize(
@@ -75,3 +79,16 @@ def test_the_last_mark_is_the_highest():
 )  # fmt: skip
 def test_which_marks_belong_to_the_word_that_follows(mark, before, opens):
     assert is_opening(mark, before) == opens
+
+
+def test_a_new_language_replaces_this_module_alone(tokenizer, monkeypatch):
+    monkeypatch.setitem(language.CUTS, "klingon", "(?<=Qapla)(?=jij)")
+    assert [place for place, _ in find_words("Qaplajij ghu", "klingon")] == [(0, 5), (5, 8), (9, 12)]
+    [english] = sentences_to_parse(tokenizer, ["The cats' * old Dog House"], set_marks_aside=True)
+    assert english.marks == [] and len(english.names) >= 1
+    monkeypatch.setattr(language, "APOSTROPHES", "")
+    monkeypatch.setattr(language, "SYMBOLS", "")
+    monkeypatch.setattr(language, "QUOTES", "")
+    monkeypatch.setattr(reading, "begins_name", lambda word: False)
+    [other] = sentences_to_parse(tokenizer, ["The cats' * old Dog House"], set_marks_aside=True)
+    assert other.marks == ["'", "*"] and other.bounds and other.names == []
