@@ -1,10 +1,14 @@
-"""Trees over given tokens: no token is changed, split or lost."""
+"""Trees over given tokens, of which none is changed, split or lost, and the vectors of their constituents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import BinaryTree
 from tokenization_fast_r2d2.words import checked_sentences, tokens_with_pieces
 
+from ..embedding import in_batches, node_vectors
 from .tree_parser import TreeParser
 
 
@@ -26,14 +30,19 @@ def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list
     for row, tokens in enumerate(checked_sentences(sentences, is_split_into_words=True)):
         if not len(tokens):
             raise ValueError(f"row {row} must be a list of one or more strings, its words, got none")
+    seen = _places_seen(parser, sentences)
+    parsed = parser(_tokens_at(seen, sentences), is_split_into_words=True)
+    rows = zip(parsed, seen, sentences, strict=True)
+    return [with_unseen(sentence.tree, places, len(tokens)) for sentence, places, tokens in rows]
+
+
+def _places_seen(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
     visible = tokens_with_pieces(parser.tokenizer, sentences)
-    seen = [[place for place, token in enumerate(tokens) if token in visible] for tokens in sentences]
-    rows = [row for row, seen_places in enumerate(seen) if seen_places]
-    parsed = parser([[sentences[row][place] for place in seen[row]] for row in rows], is_split_into_words=True)
-    trees = [BinaryTree(())] * len(sentences)
-    for row, sentence in zip(rows, parsed, strict=True):
-        trees[row] = sentence.tree
-    return [with_unseen(tree, seen[row], len(sentences[row])) for row, tree in enumerate(trees)]
+    return [[place for place, token in enumerate(tokens) if token in visible] for tokens in sentences]
+
+
+def _tokens_at(places: list[list[int]], sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[tokens[place] for place in here] for here, tokens in zip(places, sentences, strict=True)]
 
 
 def with_unseen(tree: BinaryTree, seen: Sequence[int], num_tokens: int) -> BinaryTree:
@@ -58,4 +67,42 @@ def check_takes_tokens(parser: TreeParser) -> None:
         raise ValueError("trees over tokens need a TreeParser with pieces=False, got pieces=True")
 
 
-__all__ = ["check_takes_tokens", "parse_tokens", "with_unseen"]
+def token_vectors(
+    parser: TreeParser, sentences: Sequence[Sequence[str]], trees: Sequence[BinaryTree]
+) -> Iterator[np.ndarray]:
+    """The vectors of the trees that `parse_tokens` makes.
+
+    A constituent has the vector of the words in it that the model sees. Where it sees none, such as in punctuation that
+    was set aside, the vector is zero.
+
+    Args:
+        parser: a parser of words with ``method="parser"`` and ``with_vectors``.
+        sentences: lists of tokens.
+        trees: theirs, from `parse_tokens`.
+
+    Yields:
+        For each sentence ``(tokens, 2, hidden_size)`` float32: the vector of each token and that of the constituent
+        that splits after it, zero after the last token.
+    """
+    seen, model = _places_seen(parser, sentences), parser.model.base_model
+    read = parser.read(_tokens_at(seen, sentences), is_split_into_words=True)
+    vectors_by_words = in_batches(
+        model, read, lambda batch: node_vectors(model, parser.processor, batch, parser.bounds_bonus),
+        batch_tokens=parser.batch_tokens,
+    )  # fmt: skip
+    for tree, places, sentence, by_words in zip(trees, seen, read, vectors_by_words, strict=True):
+        vectors = np.zeros((tree.num_leaves, 2, parser.model.config.hidden_size), np.float32)
+        words_before = _words_before(sentence, places, tree.num_leaves)
+        for column, spans in enumerate(([(token, token) for token in range(tree.num_leaves)], tree.spans)):
+            for place, (first, last) in enumerate(spans):
+                vectors[place, column] = by_words.get((words_before[first], words_before[last + 1] - 1), 0.0)
+        yield vectors
+
+
+def _words_before(sentence: ReadSentence, seen: Sequence[int], num_tokens: int) -> list[int]:
+    """``num_tokens + 1`` numbers: how many words of the model lie before each token, and before the end."""
+    is_word = np.ones(len(seen), dtype=int)
+    is_word[[place + number for number, place in enumerate(sentence.places)]] = 0  # marks that were set aside
+    counts = np.zeros(num_tokens + 1, dtype=int)
+    counts[np.array(seen, dtype=int) + 1] = is_word
+    return counts.cumsum().tolist()

@@ -29,8 +29,7 @@ import fast_r2d2_entry_points.spacy  # noqa: F401  # makes the component known w
 from tokenization_fast_r2d2.trees import BinaryTree, escaped
 
 from ..decoding import check_method
-from .pretokenized import parse_tokens
-from .token_vectors import token_vectors
+from .pretokenized import parse_tokens, token_vectors
 from .tree_parser import TreeParser
 
 # In `Doc.user_data` the keys are ``("._.", name, first character, None)``, which spaCy moves when it cuts a document or
@@ -85,10 +84,11 @@ class FastR2D2Component:
             torch.set_num_threads(1)  # a forked process has no threads of its parent's pool, and would wait for them
         for docs in spacy.util.minibatch(stream, batch_size):
             sentences = [words for doc in docs for words in _sentences(doc)]
-            trees = iter(parse_tokens(self.parser, sentences))
-            vectors = iter(token_vectors(self.parser, sentences)) if self.vectors else None
+            trees = parse_tokens(self.parser, sentences)
+            vectors = token_vectors(self.parser, sentences, trees) if self.vectors else None
+            trees_left = iter(trees)
             for doc in docs:
-                self._annotate(doc, trees, vectors)
+                self._annotate(doc, trees_left, vectors)
             yield from docs
 
     def to_disk(self, path: str | Path, exclude: Iterable[str] = ()) -> None:
