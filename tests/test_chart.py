@@ -1,26 +1,20 @@
 """The closed form of the chart against a step-by-step simulation of merging."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from walking import follow  # noqa: E402
-
-from modeling_fast_r2d2.chart import (  # noqa: E402
+from modeling_fast_r2d2.chart import (
     candidate_places,
     chosen_tree,
     planned_tree,
     sorted_children,
     widest_neighbours,
 )  # fmt: skip
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree  # noqa: E402
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
+from walking import follow
 
 
 def simulate(scores: list[float], window: int) -> dict[tuple[int, int], tuple[list[int], int]]:

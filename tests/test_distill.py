@@ -1,22 +1,18 @@
 """Several parsers into one: what teachers say, and a student that learns it."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-
-import distill  # noqa: E402
-from distillation.teachers import FileTeacher, ParserTeacher, consensus  # noqa: E402
-from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint  # noqa: E402
-from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors  # noqa: E402
-from modeling_fast_r2d2.parsing.tree_parser import TreeParser  # noqa: E402
-from tokenization_fast_r2d2 import train_tokenizer  # noqa: E402
-from tokenization_fast_r2d2.reading import sentences_to_parse  # noqa: E402
+import distill
+from distillation.teachers import FileTeacher, ParserTeacher, consensus
+from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
+from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from tokenization_fast_r2d2 import train_tokenizer
+from tokenization_fast_r2d2.reading import sentences_to_parse
 
 TEXTS = ["the old man , who sleeps , saw a cat .", "unbelievable !", "he said ( yet ) that it rains"]
 

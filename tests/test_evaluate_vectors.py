@@ -2,18 +2,15 @@
 
 import json
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("sentence_transformers")
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
-import evaluate_vectors  # noqa: E402
-from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint  # noqa: E402
+import evaluate_vectors
+from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
 
 TEXTS = ["The unbelievably old man bought a new car", "car", "It was white all day", "The old man had a new car"]
 

@@ -2,29 +2,25 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from walking import counts_of  # noqa: E402
-
-from modeling_fast_r2d2 import (  # noqa: E402
+from modeling_fast_r2d2 import (
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
 )
-from modeling_fast_r2d2.chart import widest_neighbours  # noqa: E402
-from modeling_fast_r2d2.chart_planning import merge_ranks  # noqa: E402
-from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict  # noqa: E402
-from modeling_fast_r2d2.heads import language_model_contexts  # noqa: E402
-from modeling_fast_r2d2.parser import split_log_prob  # noqa: E402
-from modeling_fast_r2d2.tree_distribution import TreeDistribution  # noqa: E402
+from modeling_fast_r2d2.chart import widest_neighbours
+from modeling_fast_r2d2.chart_planning import merge_ranks
+from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
+from modeling_fast_r2d2.heads import language_model_contexts
+from modeling_fast_r2d2.parser import split_log_prob
+from modeling_fast_r2d2.tree_distribution import TreeDistribution
+from walking import counts_of
 
 FOLDER = Path(os.environ.get("FAST_R2D2_GOLDEN", Path(__file__).parent / "golden"))
 NAMES = [case["name"] for case in json.loads((FOLDER / "cases.json").read_text())["cases"]]

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -158,9 +157,10 @@ def test_sentences_are_checked_as_they_come():
     assert next(checked_sentences(["a", None])) == "a"
 
 
-def test_every_door_reads_the_same_words_and_gives_the_same_tree(parser, model, tmp_path, capsys, monkeypatch):
+def test_every_door_reads_the_same_words_and_gives_the_same_tree(parser, model, tmp_path, capsys):
     import spacy
 
+    import views
     from modeling_fast_r2d2.parsing.spacy import FastR2D2Component
 
     expected = [(parsed.leaves, parsed.tree) for parsed in parser(HARD)]
@@ -186,9 +186,6 @@ def test_every_door_reads_the_same_words_and_gives_the_same_tree(parser, model, 
         )
         spans = {(span.start, span.end - 1) for span in next(doc.sents)._.constituents if len(span) > 1}
         assert spans == set(tree.spans)
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples" / "space"))
-    import views
-
     assert [words for text in HARD for words in views.sentences_of(text)] == [leaves for leaves, _ in expected]
 
 

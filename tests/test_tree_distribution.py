@@ -1,21 +1,16 @@
 """What is asked of all trees of a chart, against enumeration of every tree."""
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from walking import counts_of, follow  # noqa: E402
-
-from modeling_fast_r2d2.chart import chosen_tree  # noqa: E402
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart  # noqa: E402
-from modeling_fast_r2d2.tree_distribution import TreeDistribution  # noqa: E402
+from modeling_fast_r2d2.chart import chosen_tree
+from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
+from modeling_fast_r2d2.tree_distribution import TreeDistribution
+from walking import counts_of, follow
 
 CHARTS = {
     "lengths": st.lists(st.integers(1, 7), min_size=1, max_size=3), "window": st.integers(1, 4),

@@ -3,14 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "hub")]
-
-from pages import PAGES, ROOT, python_blocks  # noqa: E402
-from server import Hub  # noqa: E402
+from pages import PAGES, ROOT, python_blocks
+from server import Hub
 
 SHARING = ROOT / "docs" / "guides" / "sharing.md"
 SLOW = ("export.md", "fine_tuning.md")  # which write files for ONNX, and train

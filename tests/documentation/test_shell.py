@@ -5,15 +5,12 @@ import runpy
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fast_r2d2_entry_points.command_line import main  # noqa: E402
-from modeling_fast_r2d2 import TreeParser  # noqa: E402
-from pages import PAGES, ROOT, commands  # noqa: E402
+from fast_r2d2_entry_points.command_line import main
+from modeling_fast_r2d2 import TreeParser
+from pages import PAGES, ROOT, commands
 
 COMMANDS = {page: commands(page) for page in PAGES}
 

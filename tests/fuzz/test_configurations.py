@@ -1,18 +1,12 @@
 """Any configuration: a ValueError, or a model that encodes."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from profiles import profile  # noqa: E402
-from strategies import SMALL, configurations  # noqa: E402
+from profiles import profile
+from strategies import SMALL, configurations
 
 pytestmark = pytest.mark.slow
 

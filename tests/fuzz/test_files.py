@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-import sys
 from pathlib import Path
 
 import pyarrow
@@ -15,11 +14,8 @@ from fast_r2d2_entry_points.command_line.texts import read_texts
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import read_treebank
 from modeling_fast_r2d2.text_files import read_record
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from profiles import profile  # noqa: E402
-from strategies import damaged, texts  # noqa: E402
+from profiles import profile
+from strategies import damaged, texts
 
 pytestmark = pytest.mark.slow
 

@@ -1,8 +1,5 @@
 """Any batch: a ValueError, or the right shapes, valid trees, whole words, and the numbers of each sentence alone."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import example, given
@@ -10,11 +7,8 @@ from hypothesis import strategies as st
 from transformers import set_seed
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from profiles import of_batches, of_training  # noqa: E402
-from strategies import SMALL, batches, damaged_batches  # noqa: E402
+from profiles import of_batches, of_training
+from strategies import SMALL, batches, damaged_batches
 
 pytestmark = pytest.mark.slow
 encodings = st.sampled_from(["forced", "chart", "heuristic"])

@@ -1,19 +1,13 @@
 """Any text: a tree with a leaf for each word, the same alone and among others, or a ValueError that names the row."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Model, TreeParser, bundled_checkpoint
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from profiles import of_texts  # noqa: E402
-from strategies import any_word, not_texts, texts  # noqa: E402
+from profiles import of_texts
+from strategies import any_word, not_texts, texts
 
 pytestmark = pytest.mark.slow
 several = st.lists(texts, min_size=1, max_size=20)

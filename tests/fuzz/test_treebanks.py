@@ -1,8 +1,6 @@
 """Brackets, whole and damaged: a tree and its scores, or a ValueError."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,11 +8,8 @@ from hypothesis import strategies as st
 
 from fast_r2d2_entry_points.command_line.scoring import read_predicted
 from modeling_fast_r2d2.grammar_induction import parse_brackets, read_treebank, score_trees
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from profiles import profile  # noqa: E402
-from strategies import ORDINARY, brackets, damaged, junk  # noqa: E402
+from profiles import profile
+from strategies import ORDINARY, brackets, damaged, junk
 
 pytestmark = pytest.mark.slow
 rows = st.one_of(

@@ -1,17 +1,14 @@
 """A tiny checkpoint, and GLUE's folders with a few rows of made-up text whose labels can be learned."""
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import set_seed
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining  # noqa: E402
-from tokenization_fast_r2d2 import task_token_ids, train_tokenizer  # noqa: E402
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
 torch.set_num_threads(1)  # models this small only wait for more
 

@@ -18,10 +18,7 @@ from glue.report import scores
 from glue.tasks import find_task
 from glue.training import load_model_and_tokenizer
 from modeling_fast_r2d2.text_files import hold_folder
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "hub"))
-
-from server import Hub  # noqa: E402
+from server import Hub
 
 SCRIPT = Path(run_glue.__file__)
 FAST = ["--use_cpu", "--disable_tqdm", "1", "--learning_rate", "1e-2", "--parser_learning_rate", "1e-2"]

@@ -26,10 +26,7 @@ from modeling_fast_r2d2 import (
     bundled_checkpoint,
     download,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from server import Hub  # noqa: E402
+from server import Hub
 
 CLASSES = {
     "FastR2D2Model": FastR2D2Model,

@@ -5,8 +5,6 @@ Which of both is settled when kernels are decorated; so this file runs in a proc
 """
 
 import importlib
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from torch.library import opcheck
 
 import fast_r2d2_kernels as kernels
+from comparison import DEVICE, DTYPES, assert_close, draw
 from fast_r2d2_kernels.attention import composition_attention_reference
 from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
 from fast_r2d2_kernels.blend_norm import blend_norm_reference
@@ -23,10 +22,6 @@ from fast_r2d2_kernels.composition_layer import LayerOptions, _Layer, compositio
 from fast_r2d2_kernels.gather import add_to_rows_reference, gather_children_reference
 from fast_r2d2_kernels.range_logsumexp import range_logsumexp_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from comparison import DEVICE, DTYPES, assert_close, draw  # noqa: E402
 
 torch.set_num_threads(1)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype)[6:])

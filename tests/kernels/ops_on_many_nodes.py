@@ -3,13 +3,11 @@
 Started by `test_gpu.py`; by hand, without a GPU: ``TRITON_INTERPRET=1 pytest tests/kernels/ops_on_many_nodes.py``.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 import fast_r2d2_kernels as kernels
+from comparison import DTYPES, TOLERANCE, draw, largest_error
 from fast_r2d2_kernels.attention import composition_attention_reference
 from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
 from fast_r2d2_kernels.blend_norm import blend_norm_reference
@@ -17,10 +15,6 @@ from fast_r2d2_kernels.choice import choose_reference
 from fast_r2d2_kernels.gather import gather_children_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
 from modeling_fast_r2d2.parser import range_logsumexp
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from comparison import DTYPES, TOLERANCE, draw, largest_error  # noqa: E402
 
 NODES, SIZE, HEADS = 100_000, 24, 2
 GENERATOR = torch.Generator().manual_seed(0)
