@@ -50,7 +50,7 @@ def commands(folder: Path, tiny: bool, corpus: list[str]) -> dict[str, list[str]
     pretraining += ["--size", "tiny" if tiny else "base", "--use_cpu", str(tiny), "--report_to", "none"]
     pretraining += ["--max_steps", "2" if tiny else "300", "--warmup_steps", "30", "--tokenizer", "fast-r2d2-tiny"]
     tests = "-m pytest -q -p no:cacheprovider --import-mode=importlib -m".split()
-    tests += ["", "tests/kernels/test_gpu.py", "tests/kernels/test_model_on_gpu.py"]
+    tests += ["", "tests/kernels/test_gpu.py"]
     parts = {
         "checks": [str(HERE / "checks.py"), *(["--tiny"] if tiny else [])],
         "encoding": [*encoding, *short, *few] if tiny else [*encoding, "--batch_sizes", "50", "8", "--profile"],

@@ -1,4 +1,4 @@
-"""The check of kernels before their first use, by Triton's interpreter, in a process of its own (`test_trust.py`)."""
+"""The check of kernels before their first use; `test_interpreter.py` runs it in a process of its own."""
 
 import importlib
 import warnings

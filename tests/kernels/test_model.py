@@ -1,10 +1,5 @@
 """The model chooses its kernels by its configuration; on fused ones it computes what it computes on torch's."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from transformers import set_seed
@@ -14,29 +9,6 @@ from fast_r2d2_kernels.composition_layer import LayerOptions
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, choice, fused
 from modeling_fast_r2d2.composition_layer import CompositionLayer
 from modeling_fast_r2d2.fused import fused_kernels
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("which", ["curve", "not curve"])
-def test_the_model_on_kernels_by_the_interpreter(which):
-    """In processes of their own, since Triton reads the variable when kernels are decorated."""
-    path = Path(__file__).with_name("model_on_kernels.py")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--import-mode=importlib",
-        "-k",
-        which,
-        str(path),
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stdout[-5000:]
-    assert " passed" in result.stdout
 
 
 def test_a_cpu_takes_torchs_operations_unless_told_otherwise():

@@ -1,5 +1,8 @@
 """The ops' references are what the model computes in its own code. On CPU tensors ops compute their references."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -83,3 +86,19 @@ def test_range_logsumexp(data):
     first, last = torch.tensor(ends).t()
     ours, expected = (f(values, first, last) for f in (kernels.range_logsumexp, parser.range_logsumexp))
     torch.testing.assert_close(ours, expected)
+
+
+WITHOUT_TRITON = """
+import sys
+sys.modules["triton"] = None
+import torch, fast_r2d2_kernels as kernels
+assert not kernels.is_available()
+x = torch.ones(2, 8, requires_grad=True)
+kernels.bias_gelu(x, x[0], 0.5, seed=1).sum().backward()
+assert x.grad.isfinite().all()
+"""
+
+
+def test_references_run_where_triton_cannot_be_installed():
+    run = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_TRITON], capture_output=True, text=True)
+    assert run.returncode == 0 and not run.stderr, run.stderr
