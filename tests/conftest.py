@@ -17,8 +17,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, set_seed
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, bundled_checkpoint
 
 # No deadline: benchmarks measure time. All examples of a test share its fixtures, since they do not change them.
-settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ALLOWED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("full", deadline=None, suppress_health_check=ALLOWED)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=10)  # for `make test`
+# For `make fuzz`: other examples in each round. A single one may take 20 seconds.
+settings.register_profile("fuzz", settings.get_profile("full"), max_examples=1000, deadline=20_000, print_blob=True)
 settings.load_profile("full")
 
 HIDE = """

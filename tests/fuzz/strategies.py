@@ -1,9 +1,13 @@
 """What the fuzzers draw: texts, batches, trees in brackets, damage, and values of every wrong kind."""
 
 import torch
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2Config
+
+# For tests whose examples read files or load checkpoints.
+FEWER = settings(max_examples=settings.default.max_examples // 5)
 
 ORDINARY = "the old man bought a new car and drove it to New York , last year .".split()
 STRANGE = [
@@ -11,7 +15,6 @@ STRANGE = [
     "👩‍👩‍👧", "🙂", "नमस्ते", "שלום", "مرحبا", "(", ")", "((", "-LRB-", "[UNK]", "[CLS]", "##s", "<unk>", "@-@", "--",
     "``", "x" * 150, "don't", "3.14", "a/b", "\\", '"', "\r", "\u2028",
 ]  # fmt: skip
-SURROGATE = "\ud800"
 
 any_word = st.one_of(st.sampled_from(ORDINARY), st.sampled_from(STRANGE), st.text(max_size=6))
 texts = st.one_of(
@@ -19,7 +22,6 @@ texts = st.one_of(
     st.lists(any_word, max_size=12).map(" ".join),
     st.text(max_size=40),
 )
-not_texts = st.one_of(st.none(), st.integers(), st.floats(), st.binary(max_size=3), st.just(SURROGATE), st.just(["a"]))
 
 junk = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 70), st.floats(), st.text(max_size=5), st.lists(st.integers(0, 9)),

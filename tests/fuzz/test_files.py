@@ -14,8 +14,7 @@ from fast_r2d2_entry_points.command_line.texts import read_texts
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import read_treebank
 from modeling_fast_r2d2.text_files import read_record
-from profiles import profile
-from strategies import damaged, texts
+from strategies import FEWER, damaged, texts
 
 pytestmark = pytest.mark.slow
 
@@ -37,11 +36,10 @@ contents = {
 
 
 @pytest.mark.parametrize("name", contents)
-def test_any_file_of_text_is_read_or_refused_by_name(drawn, tmp_path, name):
-    @profile
+def test_any_file_of_text_is_read_or_refused_by_name(tmp_path, name):
+    @FEWER
     @given(content=st.one_of(contents[name], damaged(contents[name]), st.binary(max_size=40)))
     def check(content):
-        drawn["files"] += 1
         (tmp_path / name).write_bytes(content)
         try:
             assert all(isinstance(found.text, str) for found in read_texts([tmp_path / name], "text"))
@@ -51,10 +49,9 @@ def test_any_file_of_text_is_read_or_refused_by_name(drawn, tmp_path, name):
     check()
 
 
-@profile
+@FEWER
 @given(content=st.one_of(plain, damaged(plain)))
-def test_any_file_is_a_treebank_or_refused(drawn, tmp_path, content):
-    drawn["files"] += 1
+def test_any_file_is_a_treebank_or_refused(tmp_path, content):
     (tmp_path / "gold.mrg").write_bytes(content)
     try:
         assert read_treebank(tmp_path / "gold.mrg")
@@ -62,10 +59,9 @@ def test_any_file_is_a_treebank_or_refused(drawn, tmp_path, content):
         assert "gold.mrg" in str(error)
 
 
-@profile
+@FEWER
 @given(content=st.binary(max_size=40))
-def test_any_record_is_an_object_or_refused(drawn, tmp_path, content):
-    drawn["files"] += 1
+def test_any_record_is_an_object_or_refused(tmp_path, content):
     (tmp_path / "run.json").write_bytes(content)
     try:
         assert isinstance(read_record(tmp_path / "run.json"), dict)
@@ -79,13 +75,12 @@ def checkpoint(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json", "model.safetensors"])
-def test_a_damaged_checkpoint_parses_or_is_refused(drawn, checkpoint, name):
+def test_a_damaged_checkpoint_parses_or_is_refused(checkpoint, name):
     whole = (checkpoint / name).read_bytes()
 
-    @profile
+    @FEWER
     @given(data=st.data())
     def check(data):
-        drawn["checkpoints"] += 1
         head, tail = whole[:2000], whole[2000:]  # damage to the middle of weights is only other numbers
         (checkpoint / name).write_bytes(data.draw(damaged(st.just(head))) + tail)
         try:

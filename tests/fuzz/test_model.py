@@ -1,4 +1,4 @@
-"""Any batch: a ValueError, or the right shapes, valid trees, whole words, and the numbers of each sentence alone."""
+"""Any configuration and any batch: a ValueError, or the right shapes, valid trees and the numbers of each alone."""
 
 import pytest
 import torch
@@ -6,9 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import set_seed
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
-from profiles import of_batches, of_training
-from strategies import SMALL, batches, damaged_batches
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
+from strategies import SMALL, batches, configurations, damaged_batches
 
 pytestmark = pytest.mark.slow
 encodings = st.sampled_from(["forced", "chart", "heuristic"])
@@ -42,10 +41,8 @@ def check(output, batch: dict, encoding: str, hidden_size: int) -> None:
             assert words <= set(map(tuple, tree.spans))
 
 
-@of_batches
 @given(batch=batches(), encoding=encodings)
-def test_every_good_batch_is_encoded_as_its_sentences_are_alone(model, drawn, batch, encoding):
-    drawn["model batches"] += 1
+def test_every_good_batch_is_encoded_as_its_sentences_are_alone(model, batch, encoding):
     output = run(model, batch, encoding)
     check(output, batch, encoding, model.config.hidden_size)
     if encoding == "heuristic" or "split_scores" not in batch:
@@ -60,27 +57,21 @@ def test_every_good_batch_is_encoded_as_its_sentences_are_alone(model, drawn, ba
         torch.testing.assert_close(output.pooler_output[row : row + 1], expected, rtol=1e-3, atol=1e-4)
 
 
-@of_batches
 @given(batch=damaged_batches(), encoding=encodings)
-def test_a_damaged_batch_is_refused_or_encoded_rightly(model, drawn, batch, encoding):
-    drawn["model batches"] += 1
+def test_a_damaged_batch_is_refused_or_encoded_rightly(model, batch, encoding):
     try:
         output = run(model, batch, encoding)
     except ValueError:
-        drawn["refused batches"] += 1
-    else:
-        check(output, {"attention_mask": None} | batch, encoding, model.config.hidden_size)
+        return
+    check(output, {"attention_mask": None} | batch, encoding, model.config.hidden_size)
 
 
-@of_training
 @given(batch=st.one_of(batches(), damaged_batches()))
 @example(batch={"input_ids": torch.tensor([[24, 23]]), "split_scores": torch.tensor([[torch.inf]])})
-def test_pretraining_on_any_batch_is_refused_or_has_finite_gradients(model, drawn, batch):
-    drawn["model batches"] += 1
+def test_pretraining_on_any_batch_is_refused_or_has_finite_gradients(model, batch):
     try:
         loss = model.train()(**batch).loss
     except ValueError:
-        drawn["refused batches"] += 1
         return
     finally:
         model.eval()
@@ -88,3 +79,16 @@ def test_pretraining_on_any_batch_is_refused_or_has_finite_gradients(model, draw
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert loss.isfinite() and all(gradient.isfinite().all() for gradient in gradients)
     model.zero_grad()
+
+
+@given(values=configurations)
+def test_a_configuration_is_refused_or_makes_a_model(values):
+    try:
+        config = FastR2D2Config(**SMALL | values)
+    except ValueError:
+        return
+    ids = torch.arange(8, 12).clamp(max=config.vocab_size - 1)[None]
+    with torch.no_grad():
+        output = FastR2D2Model(config).eval()(ids, torch.ones_like(ids))
+    assert output.pooler_output.shape == (1, config.hidden_size)
+    assert FastR2D2Config.from_dict(config.to_dict()).to_dict() == config.to_dict()

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from fast_r2d2_entry_points.command_line.scoring import read_predicted
 from modeling_fast_r2d2.grammar_induction import parse_brackets, read_treebank, score_trees
-from profiles import profile
 from strategies import ORDINARY, brackets, damaged, junk
 
 pytestmark = pytest.mark.slow
@@ -17,19 +16,8 @@ rows = st.one_of(
 )
 
 
-@profile
-@given(text=brackets())
-def test_a_tree_is_read_as_it_is_written(drawn, text):
-    drawn["trees"] += 1
-    tree = parse_brackets(text)
-    again = parse_brackets(tree.brackets())
-    assert again.words == tree.words and again.spans == tree.spans
-
-
-@profile
 @given(text=damaged(brackets()))
-def test_damaged_brackets_are_refused_or_nested(drawn, text):
-    drawn["trees"] += 1
+def test_damaged_brackets_are_refused_or_nested(text):
     try:
         tree = parse_brackets(text)
     except ValueError:
@@ -40,7 +28,6 @@ def test_damaged_brackets_are_refused_or_nested(drawn, text):
                    for i, j in tree.spans)  # fmt: skip
 
 
-@profile
 @given(
     gold=st.lists(brackets(), min_size=1, max_size=4),
     predicted=st.one_of(
@@ -50,8 +37,7 @@ def test_damaged_brackets_are_refused_or_nested(drawn, text):
         st.lists(st.sampled_from(["[UNK]", *ORDINARY]), max_size=9).map(" ".join),
     ),
 )
-def test_any_file_of_predictions_is_scored_or_refused(drawn, tmp_path, gold, predicted):
-    drawn["files"] += 1
+def test_any_file_of_predictions_is_scored_or_refused(tmp_path, gold, predicted):
     (tmp_path / "gold.mrg").write_text("\n".join(gold), encoding="utf-8")
     (tmp_path / "predicted.txt").write_text(predicted, encoding="utf-8", errors="replace")
     try:
