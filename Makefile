@@ -7,7 +7,7 @@ INSTALL = $(VENV)/bin/pip install --quiet --disable-pip-version-check --constrai
 .PHONY: demo test test-all fuzz lint docs clean
 
 demo: $(VENV)/.installed
-	$(VENV)/bin/python examples/parse.py
+	$(VENV)/bin/fast-r2d2 parse --file examples/sentences.txt --format pretty
 
 PYTEST = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 

@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from transformers import AutoProcessor, EvalPrediction
 
 from glue.data import read_task
-from glue.metrics import score
-from glue.tasks import TASKS, Task, find_task
+from glue.tasks import TASKS, Task, find_task, score
 from modeling_fast_r2d2 import DEFAULT_CHECKPOINT, FastR2D2Model
+from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from modeling_fast_r2d2.inputs import with_split_bonus
 
 SAME_ANSWER = "always the commonest class"
@@ -142,10 +142,9 @@ def read_rows(task: Task, options: argparse.Namespace) -> dict[str, Any]:
 def table(results: dict[str, dict[str, float]]) -> str:
     """Results by system and column as Markdown, times 100."""
     columns = list(dict.fromkeys(name for scores in results.values() for name in scores))
-    lines = [["system", *columns], ["---", *["---:"] * len(columns)]]
-    lines += [[system, *(f"{100 * scores[name]:.1f}" if name in scores else "–" for name in columns)]
-              for system, scores in results.items()]  # fmt: skip
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    rows = [[system, *(f"{100 * scores[name]:.1f}" if name in scores else "–" for name in columns)]
+            for system, scores in results.items()]  # fmt: skip
+    return as_markdown([["system", *columns], *rows])
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -4,7 +4,7 @@
     python examples/run_glue.py --tasks SST-2 RTE --data path/to/glue --learning_rate 1e-3
 
     TSV files or Hub ── text, text_pair, label ── ids, types ── Trainer ──► scores ──► table, JSON, model card
-           data.py, tasks.py                        training.py            metrics.py     report.py
+           data.py, tasks.py                        training.py             tasks.py     report.py
 
 The options of `TrainingArguments` are options here, except ``metric_for_best_model``: the task decides the metric that
 chooses the best epoch. Model and scores are written to ``<output_dir>/<task>``.

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 import distill
-from distillation.teachers import FileTeacher, ParserTeacher, consensus
+from distill import FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser

@@ -1,5 +1,6 @@
-"""The bundled checkpoint and the scripts, as a user runs them."""
+"""The bundled checkpoint and the demo, as a user runs them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
-
-
-def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(EXAMPLES / arguments[0]), *arguments[1:]]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, encoding="utf-8")
+ROOT = Path(__file__).parents[1]
 
 
 def test_the_bundled_checkpoint_is_small_and_loads_with_its_tokenizer():
@@ -30,9 +26,11 @@ def test_the_bundled_checkpoint_is_small_and_loads_with_its_tokenizer():
 
 @pytest.mark.slow
 def test_the_demo_draws_ten_trees_and_prints_their_brackets():
-    result = run("parse.py")
+    recipe = re.search(r"^demo:.*\n\t(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    command = recipe.replace("$(VENV)/bin", str(Path(sys.executable).parent)).split()
+    result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=ROOT)
     assert result.returncode == 0, result.stderr
-    sentences = (EXAMPLES / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    sentences = (ROOT / "examples" / "sentences.txt").read_text(encoding="utf-8").splitlines()
     brackets = [line for line in result.stdout.splitlines() if line.startswith("(")]
     assert len(sentences) == len(brackets) == 10
     for sentence, text in zip(sentences, brackets, strict=True):

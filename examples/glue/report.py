@@ -8,6 +8,7 @@ from transformers import Trainer
 
 from glue.options import FineTuningArguments, GlueOptions
 from glue.tasks import Task
+from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from modeling_fast_r2d2.text_files import write_text
 
 USAGE = """\
@@ -66,18 +67,17 @@ def scores(result: dict) -> list[tuple[str, str, float]]:
 
 def table(all_results: list[dict]) -> str:
     """A Markdown table of scores times 100, with a line per task, evaluation set and encoding."""
-    lines = ["| task | on | encoding | accuracy | MCC | F1 | epoch | minutes |", "| --- " * 8 + "|"]
+    rows = [["task", "on", "encoding", "accuracy", "MCC", "F1", "epoch", "minutes"]]
     for result in all_results:
         places = dict.fromkeys(place for place, _, _ in scores(result))
         for place in places:
             values = {name: f"{100 * value:.1f}" for where, name, value in scores(result) if where == place}
             stem, _, encoding = place.rpartition("_")
-            cells = [
+            rows.append([
                 result["task"], stem, encoding, values["accuracy"], values.get("matthews_correlation", ""),
                 values.get("f1", ""), f"{result['best']['epoch']:g}", f"{result['train_seconds'] / 60:.1f}",
-            ]  # fmt: skip
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            ])  # fmt: skip
+    return as_markdown(rows)
 
 
 def write_results(result: dict, file: Path) -> None:

@@ -1,6 +1,10 @@
-"""GLUE's tasks: names of files and columns, classes and metrics."""
+"""GLUE's tasks: names of files and columns, classes and metrics, which are scikit-learn's; nothing is downloaded."""
 
 from dataclasses import dataclass
+
+import numpy as np
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from transformers import EvalPrediction
 
 
 @dataclass(frozen=True)
@@ -11,7 +15,7 @@ class Task:
         name: name of its folder in GLUE's own layout.
         hub_name: its configuration in ``nyu-mll/glue``.
         classes: names of the classes, in the order of their numbers in ``nyu-mll/glue``.
-        metric: the metric that the paper reports, see `metrics.score`.
+        metric: the metric that the paper reports, see `score`.
         columns: columns of its TSV files, the sentences first, the label last.
         hub_columns: the same columns in ``nyu-mll/glue``.
         header: all columns of its TSV files, if the files have no header.
@@ -64,3 +68,14 @@ def find_task(name: str) -> Task:
         if name.lower() in (task.name.lower(), task.hub_name):
             return task
     raise ValueError(f"no task {name!r}; there are {', '.join(TASKS)}")
+
+
+def score(task: Task, prediction: EvalPrediction) -> dict[str, float]:
+    """``accuracy``, and the task's own metric if it is ``matthews_correlation`` or ``f1`` (of class 1)."""
+    labels, predicted = prediction.label_ids, np.argmax(prediction.predictions, axis=-1)
+    scores = {"accuracy": float(accuracy_score(labels, predicted))}
+    if task.metric == "matthews_correlation":
+        scores["matthews_correlation"] = float(matthews_corrcoef(labels, predicted))
+    if task.metric == "f1":
+        scores["f1"] = float(f1_score(labels, predicted, zero_division=0))
+    return scores

@@ -8,9 +8,8 @@ from transformers import AutoConfig, AutoTokenizer, DataCollatorWithPadding, Pre
 from transformers.training_args import OptimizerNames
 from transformers.utils import logging
 
-from glue.metrics import score
 from glue.options import FineTuningArguments, GlueOptions
-from glue.tasks import Task
+from glue.tasks import Task, score
 from modeling_fast_r2d2 import FastR2D2ForPairClassification, FastR2D2ForSequenceClassification, parameter_groups
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.loss_parts import LossParts
