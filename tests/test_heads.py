@@ -1,11 +1,18 @@
-"""The language model's head against all logits at once."""
+"""Heads: classifiers of sentences and pairs, the losses that they add up, the language model against all logits."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import set_seed
 
-from modeling_fast_r2d2 import FastR2D2Config, heads
+from modeling_fast_r2d2 import (
+    FastR2D2Config,
+    FastR2D2ForPairClassification,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    heads,
+)
 from modeling_fast_r2d2.heads import LanguageModelHead, language_model_loss
 
 
@@ -35,3 +42,91 @@ def test_what_takes_the_language_models_last_layers_place_is_called():
     head.decoder.register_forward_hook(lambda *given: calls.append(given))
     torch.testing.assert_close(head.loss(hidden, ids), before)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("tie_decoder", [True, False])
+def test_pairs_are_classified_in_order(tiny_config, a_batch, tie_decoder):
+    set_seed(0)
+    model = FastR2D2ForPairClassification(
+        FastR2D2Config(**{**tiny_config.to_dict(), "tie_decoder": tie_decoder})
+    ).eval()
+    pairs = {name: value[:4].unflatten(0, (2, 2)) for name, value in a_batch.items()}
+    logits = model(**pairs).logits
+    assert logits.shape == (2, 2)
+    swapped = model(**{name: value.flip(1) for name, value in pairs.items()}).logits
+    assert not torch.allclose(logits, swapped)
+    output = model.train()(**pairs, labels=torch.tensor([0, 1]))
+    output.loss.backward()
+    assert output.loss > output.lm_loss + output.tree_loss
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4), left=st.booleans(),
+)  # fmt: skip
+def test_pairs_in_one_row_are_the_same_pairs(tiny_config, lengths, left):
+    set_seed(0)
+    model = FastR2D2ForPairClassification(tiny_config).eval()
+    pairs = [[torch.randint(20, 100, (n,)) for n in pair] for pair in lengths]
+    width = max(map(sum, lengths))
+
+    def in_one_row(parts: list[torch.Tensor]) -> torch.Tensor:
+        row = torch.cat(parts)
+        padding = row.new_zeros(width - len(row))
+        return torch.cat([padding, row] if left else [row, padding])
+
+    flat = {
+        "input_ids": torch.stack([in_one_row(pair) for pair in pairs]),
+        "attention_mask": torch.stack([in_one_row([torch.ones_like(part) for part in pair]) for pair in pairs]),
+        "token_type_ids": torch.stack([in_one_row([torch.zeros_like(a), torch.ones_like(b)]) for a, b in pairs]),
+    }
+    split = torch.nn.utils.rnn.pad_sequence([part for pair in pairs for part in pair], batch_first=True)
+    expected = model(split.unflatten(0, (-1, 2))).logits
+    torch.testing.assert_close(model(**flat).logits, expected)
+    torch.testing.assert_close(model(flat["input_ids"], token_type_ids=flat["token_type_ids"]).logits, expected)
+
+
+WEIGHTS = ("forced", "chart", "lm", "tree")
+
+
+CERTAIN = {
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0, "split_noise": 0.0,
+    "choice_noise": 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chosen", [[w] for w in WEIGHTS[:2]] + [["forced", "tree"], ["chart", "lm"], list(WEIGHTS)])
+@pytest.mark.parametrize("encoding", ["forced", "chart"])
+def test_fine_tuning_sums_the_losses_that_have_weight(tiny_config, tiny_model, a_batch, chosen, encoding, monkeypatch):
+    labels, weights = torch.tensor([0, 1, 0, 1, 1]), {"forced": 0.5, "chart": 2.0, "lm": 0.25, "tree": 3.0}
+    settings = tiny_config.to_dict() | CERTAIN
+    settings |= {f"{name}_loss_weight": weights[name] if name in chosen else 0.0 for name in WEIGHTS}
+    model = FastR2D2ForSequenceClassification(FastR2D2Config(**settings))
+    model.model.load_state_dict(tiny_model.model.state_dict())
+    model.lm_head.load_state_dict(tiny_model.lm_head.state_dict())
+    expected = {name: model.eval()(**a_batch, labels=labels, encoding=name).loss for name in ("forced", "chart")}
+    pretraining = FastR2D2ForPreTraining(FastR2D2Config(**tiny_config.to_dict() | CERTAIN)).train()
+    pretraining.load_state_dict(tiny_model.state_dict())
+    both = pretraining(**a_batch)
+    expected |= {"lm": both.lm_loss, "tree": both.tree_loss}
+    composed = []
+    compose = model.model.encode_batch
+    monkeypatch.setattr(
+        model.model, "encode_batch", lambda batch, kind, **more: composed.append(kind) or compose(batch, kind, **more)
+    )
+    output = model.train()(**a_batch, labels=labels, encoding=encoding)
+    torch.testing.assert_close(output.loss, sum(weights[name] * expected[name] for name in chosen))
+    for name in WEIGHTS:
+        found = getattr(output, f"{name}_loss")
+        assert (found is None) == (name not in chosen)
+        if found is not None:
+            torch.testing.assert_close(found, expected[name])
+    assert sorted(composed) == sorted({"forced" if name == "forced" else "chart" for name in chosen})
+
+
+def test_a_classifier_needs_a_task_loss(tiny_config, a_batch):
+    weights = {"forced_loss_weight": 0.0, "chart_loss_weight": 0.0}
+    model = FastR2D2ForSequenceClassification(FastR2D2Config(**tiny_config.to_dict() | weights)).train()
+    with pytest.raises(ValueError, match="a value above 0"):
+        model(**a_batch, labels=torch.tensor([0, 1, 0, 1, 1]))
+    with pytest.raises(ValueError, match="lm_loss_weight must be >= 0 and finite, got -1"):
+        FastR2D2Config(lm_loss_weight=-1.0)

@@ -28,6 +28,58 @@ def with_labels(config: FastR2D2Config, num_labels: int, problem_type: str | Non
     return FastR2D2Config(**config.to_dict() | labels)
 
 
+BAD_INPUTS = [
+    ("row 1 .* no token", dict(
+        input_ids=None, inputs_embeds=torch.zeros(2, 3, 16), attention_mask=torch.tensor([[1, 1, 1], [0, 0, 0]])
+    )),
+    ("row 1 .* padding between its tokens; pad on one side", dict(attention_mask=torch.tensor([[1, 1, 1], [1, 0, 1]]))),
+    ("row 0 .* padding between", dict(input_ids=torch.tensor([[0, 5, 0, 5], [0, 5, 5, 0]]))),
+    (r"row 0 .* outside the vocabulary; use ids in 0 \.\.\. 99", dict(input_ids=IDS + torch.tensor([[70], [0]]))),
+    ("row 1 .* outside the vocabulary", dict(input_ids=torch.tensor([[1, 5, 2], [1, -1, 3]]))),
+    (r"input_ids must be \(batch, seq_len\)", dict(input_ids=torch.tensor([1, 2, 3]))),
+    (r"attention_mask must be \(2, 3\), got \(2, 4\)", dict(attention_mask=torch.ones(2, 4))),
+    ("row 1 .* outside the sentence", dict(atom_spans=torch.tensor([[[0, 1]], [[1, 3]]]))),
+    ("row 0 .* outside the sentence", dict(atom_spans=torch.tensor([[[-1, 1]], [[1, 2]]]))),
+    ("row 1 .* reversed span", dict(atom_spans=torch.tensor([[[0, 1]], [[2, 1]]]))),
+    (r"atom_spans must be \(2, max_spans, 2\)", dict(atom_spans=torch.tensor([[0, 1], [1, 2]]))),
+    ("atom_spans must be long", dict(atom_spans=torch.ones(2, 1, 2))),
+    (r"split_scores must be \(2, 2\)", dict(split_scores=torch.zeros(2, 3))),
+    ("split_scores must be floating", dict(split_scores=torch.zeros(2, 2).long())),
+    ("row 1 .* NaN in split_scores", dict(split_scores=torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]))),
+    ("encoding must be one of forced, chart, heuristic, got 'cky'", dict(encoding="cky")),
+    ("either input_ids or inputs_embeds", dict(inputs_embeds=torch.zeros(2, 3, 16))),
+    ("inputs_embeds must end in 16", dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 8))),
+    ("give split_scores with inputs_embeds", dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 16))),
+    (r"input_ids must be .* got \(2, 3, 16\) torch.float32",
+     dict(input_ids=torch.zeros(2, 3, 16), split_scores=torch.zeros(2, 2))),
+    (r"inputs_embeds must be a floating-point tensor, got \(2, 3\) torch.int64",
+     dict(input_ids=None, inputs_embeds=IDS, split_scores=torch.zeros(2, 2))),
+    *(("row 1 of the batch has an attention_mask of other values than 0 and 1",
+       dict(attention_mask=torch.tensor([[1, 1, 1], [1, value, 1]]))) for value in (2, -1, 0.5, NAN)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "inputs"), BAD_INPUTS, ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_input_is_refused_with_row_and_remedy(tiny_model, message, inputs):
+    with pytest.raises(ValueError, match=message):
+        tiny_model.model(**{"input_ids": IDS} | inputs)
+
+
+BAD_PAIRS = [
+    (r"input_ids must be \(batch, 2, ...\).* got \(2, 3\)", {}),
+    (r"must be \(batch, seq_len\), got \(2, 3\) and \(1, 3\)", dict(token_type_ids=torch.tensor([[0, 0, 1]]))),
+    ("without atom_spans", dict(token_type_ids=IDS % 2, atom_spans=torch.tensor([[[0, 1]], [[0, 1]]]))),
+    ("row 1 .* token_type_ids other than 0 and 1", dict(token_type_ids=torch.tensor([[0, 1, 1], [0, 2, 1]]))),
+    (r"must have at least one pair, got \(0, 3\)", dict(input_ids=IDS[:0], token_type_ids=IDS[:0])),
+]
+
+
+@pytest.mark.parametrize(("message", "inputs"), BAD_PAIRS)
+def test_what_is_no_batch_of_pairs_is_refused(tiny_config, message, inputs):
+    with pytest.raises(ValueError, match=message):
+        FastR2D2ForPairClassification(tiny_config).eval()(**{"input_ids": IDS} | inputs)
+
+
 @pytest.mark.parametrize("dtype", OTHER_TYPES, ids=str)
 def test_ids_of_other_types_are_refused(tiny_model, tiny_config, dtype):
     parser = FastR2D2ForConstituencyParsing(tiny_config).eval()
@@ -65,13 +117,6 @@ def test_a_bonus_must_be_a_number_for_each_split_point(tiny_model, bonus, messag
     for run in (tiny_model.model, tiny_model.parse):
         with pytest.raises(ValueError, match=f"split_bonus must be {message}"):
             run(IDS, split_bonus=bonus)
-
-
-def test_vectors_given_as_ids_are_refused(tiny_model):
-    with pytest.raises(ValueError, match=r"input_ids must be .* got \(2, 3, 16\) torch.float32"):
-        tiny_model.model(torch.zeros(2, 3, 16), split_scores=torch.zeros(2, 2))
-    with pytest.raises(ValueError, match=r"inputs_embeds must be a floating-point tensor, got \(2, 3\) torch.int64"):
-        tiny_model.model(inputs_embeds=IDS, split_scores=torch.zeros(2, 2))
 
 
 @pytest.mark.parametrize("value", [NAN, float("inf")])
@@ -122,15 +167,6 @@ def test_vectors_too_large_for_half_precision_are_refused_by_row(tiny_model, enc
         model.float()(IDS, encoding=encoding)
 
 
-@pytest.mark.parametrize("value", [2, -1, 0.5, NAN])
-def test_a_mask_of_other_values_is_refused_by_row(tiny_model, value):
-    mask = torch.ones(2, 3)
-    mask[1, 1] = value
-    with pytest.raises(ValueError, match="row 1 of the batch has an attention_mask of other values than 0 and 1"):
-        tiny_model.model(IDS, mask)
-    assert tiny_model.model(IDS, torch.ones(2, 3)).spans.shape == tiny_model.model(IDS, IDS > 0).spans.shape
-
-
 def test_a_row_without_a_token_is_one_unknown_token_in_every_model(tiny_config, tiny_model):
     ids, mask = torch.tensor([[30, 31], [0, 0]]), torch.tensor([[1, 1], [0, 0]])
     unknown = torch.tensor([[30, 31], [1, 0]])
@@ -170,7 +206,7 @@ def test_padding_on_the_left_gives_what_padding_on_the_right_does(tiny_config, t
     embed = tiny_model.model.embeddings
     for run in (
         lambda ids: tiny_model.model(ids, atom_spans=spans, encoding="chart", output_hidden_states=True),
-        lambda ids: tiny_model.model(ids, (ids > 0).int(), split_scores=scores),
+        lambda ids: tiny_model.model(ids, (ids > 0).float(), split_scores=scores),
         lambda ids: tiny_model.model(None, ids > 0, inputs_embeds=embed(ids), split_scores=scores),
         lambda ids: tiny_model.parse(ids, atom_spans=spans, split_bonus=scores),
         lambda ids: tiny_model(ids, chart_scores=scores, choice_scores=scores),
@@ -178,12 +214,6 @@ def test_padding_on_the_left_gives_what_padding_on_the_right_does(tiny_config, t
     ):
         with torch.no_grad():
             torch.testing.assert_close(run(left), run(right), rtol=0, atol=0)
-
-
-def test_tokens_of_neither_sentence_of_a_pair_are_refused(tiny_config):
-    types = torch.tensor([[0, 1, 1], [0, 2, 1]])
-    with pytest.raises(ValueError, match="row 1 of the batch has token_type_ids other than 0 and 1"):
-        FastR2D2ForPairClassification(tiny_config).eval()(IDS, token_type_ids=types)
 
 
 BAD_LABELS = [  # num_labels, problem_type, labels, message
@@ -228,9 +258,30 @@ def test_labels_that_fit_their_task_train(tiny_config, num_labels, labels):
     assert loss.shape == () and loss.isfinite()
 
 
-def test_trees_given_as_lists_are_refused(tiny_config):
-    with pytest.raises(ValueError, match=r"labels must be \(2, 2, 2\) long, got list"):
-        FastR2D2ForConstituencyParsing(tiny_config)(IDS, labels=[[0, 1], [0, 2]])
+@pytest.mark.parametrize("wrong", [[2, 4], [0, 0], [0, 5], [-1, 4]])
+def test_labels_that_are_no_tree_are_refused(tiny_config, wrong):
+    parser, ids = FastR2D2ForConstituencyParsing(tiny_config), torch.full((2, 5), 20)
+    labels = torch.tensor([[0, 4], [1, 4], [2, 4], [3, 4]]).repeat(2, 1, 1)
+    labels[1, 1] = torch.tensor(wrong)
+    with pytest.raises(ValueError, match="row 1 of the batch has labels that are no spans around their split points"):
+        parser(ids, labels=labels)
+    with pytest.raises(ValueError, match=r"labels must be \(2, 4, 2\) long, got \(2, 4\) torch.int64"):
+        parser(ids, labels=labels[..., 0])
+    with pytest.raises(ValueError, match=r"labels must be \(2, 4, 2\) long, got list"):
+        parser(ids, labels=labels.tolist())
+
+
+def test_scores_that_are_not_finite_reach_the_loss_in_training_alone(tiny_config, a_batch):
+    """A training loop leaves such a step out; a prediction from such weights would mean nothing."""
+    model = FastR2D2ForPreTraining(tiny_config)
+    with torch.no_grad():
+        model.model.parser.score.weight.fill_(float("nan"))
+    assert model.train()(**a_batch).loss.isnan()
+    with pytest.raises(ValueError, match="NaN in split_scores"):
+        model.eval()(**a_batch)
+    given = torch.full((5, 8), float("nan"))
+    with pytest.raises(ValueError, match="NaN in split_scores"):
+        model.train()(**a_batch, split_scores=given)
 
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf")])
@@ -252,6 +303,7 @@ BAD_GUIDANCE = [
     ({"height_threshold": NAN}, "height_threshold must be a finite number >= 0, got nan"),
     ({"height_threshold": "0.5"}, "height_threshold must be a finite number >= 0, got '0.5'"),
     ({"encoding": ""}, "encoding must be one of"),
+    ({"encoding": "forced"}, "pretraining needs a chart"),
 ]
 
 
@@ -284,10 +336,3 @@ def test_any_tensors_are_used_or_refused(tiny_config, inputs, is_pair, num_label
         assert str(error)
     else:
         assert output.logits.isfinite().all() and (output.loss is None or output.loss.isfinite())
-
-
-def test_a_batch_without_a_pair_is_refused(tiny_config):
-    model = FastR2D2ForPairClassification(with_labels(tiny_config, 2)).eval()
-    nothing = torch.zeros(0, 4, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"must have at least one pair, got \(0, 4\)"):
-        model(input_ids=nothing, token_type_ids=nothing)

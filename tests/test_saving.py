@@ -1,0 +1,158 @@
+"""Checkpoints: saved by a class and loaded by others, here and where the package is not installed; vocabularies."""
+
+import copy
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForNextSentencePrediction,
+    AutoModelForPreTraining,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    set_seed,
+)
+
+from modeling_fast_r2d2 import (
+    FastR2D2Config,
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    FastR2D2Model,
+    bundled_checkpoint,
+)
+
+# The last bit of a product of few rows depends on where in memory its weights lie, and loaded ones lie elsewhere.
+ROUNDING = {"rtol": 1e-6, "atol": 1e-6}
+
+
+def have_the_same_weights(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    expected = theirs.state_dict()
+    assert ours.state_dict().keys() == expected.keys()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_saved_checkpoint_loads_into_every_class(tiny_model, a_batch, tmp_path, shards):
+    tiny_model.save_pretrained(tmp_path, max_shard_size="10KB" if shards else "5GB")
+    assert (tmp_path / "model.safetensors.index.json").exists() == shards
+    expected = tiny_model.model(**a_batch)
+    base = AutoModel.from_pretrained(tmp_path)
+    assert type(base) is FastR2D2Model and not base.training
+    have_the_same_weights(base, tiny_model.model)
+    torch.testing.assert_close(base(**a_batch).pooler_output, expected.pooler_output, **ROUNDING)
+    assert type(AutoConfig.from_pretrained(tmp_path)) is FastR2D2Config
+    pretraining = AutoModelForPreTraining.from_pretrained(tmp_path)
+    have_the_same_weights(pretraining, tiny_model)
+    torch.testing.assert_close(pretraining(**a_batch).loss, tiny_model(**a_batch).loss, **ROUNDING)
+    parser = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path)
+    assert torch.equal(parser(**a_batch).spans, expected.spans)
+    classifier, info = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert {name.split(".")[0] for name in info["missing_keys"]} == {"classifier"}
+    assert type(classifier) is FastR2D2ForSequenceClassification
+
+
+def test_base_and_parser_checkpoints_load_into_what_needs_them(tiny_model, a_batch, tmp_path):
+    tiny_model.model.save_pretrained(tmp_path / "base")
+    parser = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path / "base")
+    assert torch.equal(parser(**a_batch).spans, tiny_model.model(**a_batch).spans)
+    parser.save_pretrained(tmp_path / "parser")
+    assert all(name.startswith("parser.") for name in load_file(tmp_path / "parser" / "model.safetensors"))
+    again = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path / "parser")
+    assert torch.equal(parser(**a_batch).split_scores, again(**a_batch).split_scores)
+    head = FastR2D2ForPreTraining.from_pretrained(tmp_path / "base")
+    have_the_same_weights(head.model, tiny_model.model)
+
+
+def test_tied_weights_are_stored_once_and_stay_tied(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert not {"lm_head.decoder.weight", "model.embeddings.weight"} <= set(file.keys())
+    model = FastR2D2ForPreTraining.from_pretrained(tmp_path)
+    assert model.lm_head.decoder.weight is model.model.embeddings.weight
+
+
+@pytest.mark.parametrize("size", [90, 130])
+def test_resizing_the_vocabulary_resizes_the_parser_too(tiny_config, a_batch, size, tmp_path):
+    set_seed(0)
+    model = FastR2D2ForPreTraining(copy.deepcopy(tiny_config)).eval()
+    ids = a_batch["input_ids"] % 90
+    before = model(ids, a_batch["attention_mask"])
+    model.resize_token_embeddings(size)
+    assert model.config.vocab_size == size == len(model.lm_head.decoder.bias)
+    assert len(model.model.embeddings.weight) == len(model.model.parser.embeddings.weight) == size
+    after = model(ids, a_batch["attention_mask"])
+    assert torch.equal(before.split_scores, after.split_scores)
+    assert torch.equal(before.pooler_output, after.pooler_output)
+    model.save_pretrained(tmp_path)
+    again = FastR2D2ForPreTraining.from_pretrained(tmp_path).eval()(ids, a_batch["attention_mask"])
+    assert torch.equal(after.loss, again.loss)
+
+
+def test_a_vocabulary_without_its_special_tokens_is_refused(tiny_model, a_batch):
+    before = tiny_model(**a_batch)
+    for size, multiple in ((3, None), (0, None), (7, None), (3, 4)):
+        with pytest.raises(ValueError, match="token_id must be in 0 ... .*; take the ids from the tokenizer"):
+            tiny_model.resize_token_embeddings(size, multiple)
+    assert torch.equal(tiny_model(**a_batch).loss, before.loss)
+    tiny_model.resize_token_embeddings(3, pad_to_multiple_of=8)
+    assert tiny_model.config.vocab_size == 8
+
+
+def test_auto_classes_for_other_tasks_give_no_model(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path)
+    for auto in (AutoModelForNextSentencePrediction, AutoModelForMaskedLM, AutoModelForTokenClassification):
+        for folder in (tmp_path, bundled_checkpoint()):
+            with pytest.raises(ValueError, match="Unrecognized configuration class"):
+                auto.from_pretrained(folder)
+
+
+def test_parsing_reads_only_the_parsers_tensors(tiny_model, tmp_path, monkeypatch):
+    tiny_model.save_pretrained(tmp_path)
+    # A file whose other tensors are damaged loads all the same, with the same trees.
+    path = tmp_path / "model.safetensors"
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        start = file.tell()
+    content = bytearray(path.read_bytes())
+    for name, entry in header.items():
+        if name != "__metadata__" and not name.startswith("model.parser."):
+            begin, end = entry["data_offsets"]
+            content[start + begin : start + end] = b"\xff" * (end - begin)  # NaN
+    path.write_bytes(content)
+    model, info = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    ids = torch.tensor([[30, 31, 32, 33, 34]])
+    assert torch.equal(model(ids).spans, tiny_model.model(ids).spans)
+
+
+CLEAN_PROCESS = """
+import transformers, torch
+class NoNltk:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "nltk":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoNltk())
+import json
+found = []
+for auto in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification"):
+    model = getattr(transformers, auto).from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+    assert "transformers_modules" in type(model).__module__, type(model)
+    found.append(model.base_model(torch.tensor([[30, 31, 32, 33, 34]])).pooler_output.tolist())
+print(json.dumps(found))
+"""
+
+
+def test_a_checkpoint_folder_brings_its_code_to_a_process_without_the_package(
+    tiny_model, tmp_path, run_without_the_package
+):
+    """Saved by a class, loaded by another; `tests/hub` loads each class's folder by the same class."""
+    tiny_model.save_pretrained(tmp_path / "checkpoint")
+    expected = tiny_model.model(torch.tensor([[30, 31, 32, 33, 34]])).pooler_output
+    for vectors in run_without_the_package(CLEAN_PROCESS, tmp_path / "checkpoint"):
+        torch.testing.assert_close(torch.tensor(vectors), expected)
