@@ -22,11 +22,13 @@ from fast_r2d2_kernels.composition_layer import LayerOptions, _Layer, compositio
 from fast_r2d2_kernels.gather import add_to_rows_reference, gather_children_reference
 from fast_r2d2_kernels.range_logsumexp import range_logsumexp_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
+from modeling_fast_r2d2.parser import range_logsumexp
 
 torch.set_num_threads(1)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype)[6:])
 each_dropout = pytest.mark.parametrize("dropout_p", [0.0, 0.3])
 INF = float("inf")
+MANY = [100_000] if DEVICE == "cuda" else []  # the interpreter would take more than an hour
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,8 +53,9 @@ def test_there_is_something_to_run_the_kernels_on():
 @each_dropout
 @pytest.mark.parametrize(
     ("tasks", "count", "heads", "head_size"),
-    [(2, 17, 2, 12), (1, 3, 5, 8), (0, 1, 3, 32), (2, 0, 2, 12), (1, 70, 1, 24), (2, 2, 1, 128), (1, 33, 2, 64)],
-)
+    [(2, 17, 2, 12), (1, 3, 5, 8), (0, 1, 3, 32), (2, 0, 2, 12), (1, 70, 1, 24), (2, 2, 1, 128), (1, 33, 2, 64),
+     *((2, count, 2, 12) for count in MANY)],
+)  # fmt: skip
 def test_attention(tasks, count, heads, head_size, dropout_p, dtype):
     tensors = draw(tasks + 2, count, 3 * heads * head_size), draw(tasks + 2, 3 * heads * head_size, seed=1)
     options = heads, dropout_p, 7
@@ -112,7 +115,9 @@ def test_frozen_weights_of_a_layer_get_no_gradient_and_the_others_get_theirs():
 
 @each_dtype
 @each_dropout
-@pytest.mark.parametrize("shape", [(2, 17, 24), (3, 40), (1, 96), (0, 24), (2, 0, 40)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 17, 24), (3, 40), (1, 96), (0, 24), (2, 0, 40), *((count, 24) for count in MANY)], ids=str
+)
 def test_residual_norm(shape, dropout_p, dtype):
     tensors = draw(*shape), draw(shape[-1]), draw(*shape, seed=1)
     options = 1e-5, dropout_p, 3
@@ -123,18 +128,23 @@ def test_residual_norm(shape, dropout_p, dtype):
 
 @each_dtype
 @each_dropout
-@pytest.mark.parametrize("shape", [(2, 17, 24), (3, 40), (1, 1500), (0, 24), (2, 0, 40)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(2, 17, 24), (3, 40), (1, 1500), (0, 24), (2, 0, 40), *((count, 24) for count in MANY)], ids=str
+)
 def test_bias_gelu(shape, dropout_p, dtype):
     tensors, options = (3 * draw(*shape), draw(shape[-1])), (dropout_p, 5)
     assert_close(with_options(kernels.bias_gelu, *options), with_options(bias_gelu_reference, *options), tensors, dtype)
 
 
 @each_dtype
-@pytest.mark.parametrize(("tasks", "count", "size"), [(2, 17, 24), (1, 3, 40), (0, 1, 96), (2, 0, 24)])
+@pytest.mark.parametrize(
+    ("tasks", "count", "size"), [(2, 17, 24), (1, 3, 40), (0, 1, 96), (2, 0, 24), *((2, count, 24) for count in MANY)]
+)
 def test_gather_children(tasks, count, size, dtype):
     """With five nodes, some are the children of many compositions and some of none."""
-    left, right = torch.randint(5, (2, count), generator=torch.Generator().manual_seed(0))
-    tensors = draw(5, size), draw(tasks, size, seed=1), left, right
+    nodes = 5 if count < 100 else count
+    left, right = torch.randint(nodes, (2, count), generator=torch.Generator().manual_seed(0))
+    tensors = draw(nodes, size), draw(tasks, size, seed=1), left, right
     assert_close(kernels.gather_children, gather_children_reference, tensors, dtype)
 
 
@@ -159,7 +169,7 @@ def test_values_are_added_to_rows_in_their_order(count, size, dtype):
 
 
 @each_dtype
-@pytest.mark.parametrize(("count", "size"), [(17, 24), (3, 40), (1, 96), (0, 24)])
+@pytest.mark.parametrize(("count", "size"), [(17, 24), (3, 40), (1, 96), (0, 24), *((count, 24) for count in MANY)])
 def test_blend_norm(count, size, dtype):
     tensors = draw(count, 2), draw(count, size), draw(count, size, seed=1)
     assert_close(with_options(kernels.blend_norm, 1e-5), with_options(blend_norm_reference, 1e-5), tensors, dtype)
@@ -167,7 +177,10 @@ def test_blend_norm(count, size, dtype):
 
 @each_dtype
 @pytest.mark.parametrize("scale", [0, 2])
-@pytest.mark.parametrize(("cells", "count", "size"), [(17, 4, 24), (3, 5, 40), (1, 1, 96), (0, 4, 24), (5, 17, 8)])
+@pytest.mark.parametrize(
+    ("cells", "count", "size"),
+    [(17, 4, 24), (3, 5, 40), (1, 1, 96), (0, 4, 24), (5, 17, 8), *((cells, 4, 24) for cells in MANY)],
+)
 def test_choice(cells, count, size, scale, dtype):
     noise = (scale * draw(cells, count, seed=1)).to(dtype) if scale else None
     assert_close(*choices(noise), (draw(cells, count, size), draw(cells, count)), dtype)
@@ -206,6 +219,13 @@ def test_range_logsumexp(data):
     first, last = torch.tensor(ends, dtype=torch.long).view(-1, 2).t()
     for dtype in DTYPES[:2]:
         assert_close(kernels.range_logsumexp, range_logsumexp_reference, (3 * draw(length), first, last), dtype)
+
+
+def test_range_logsumexp_of_many_ranges():
+    count = max([300, *MANY])
+    first, width = torch.randint(count, (count,)), torch.randint(200, (count,))
+    ranges = first, (first + width).clamp(max=count - 1)
+    assert_close(kernels.range_logsumexp, range_logsumexp, (draw(count), *ranges), torch.float32)
 
 
 def test_nothing_outside_a_range_enters_its_sum():

@@ -28,7 +28,7 @@ def new_memory_is_poisoned():
 
 @pytest.mark.parametrize(
     ("file", "chosen"),
-    [("ops_against_references.py", ""), ("ops_on_many_nodes.py", ""), ("model_on_kernels.py", "reference or curve")],
+    [("ops_against_references.py", ""), ("model_on_kernels.py", "reference or curve")],
 )
 def test_ops_and_models_equal_their_references(file, chosen):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen]
