@@ -79,10 +79,14 @@ def model() -> FastR2D2ForPreTraining:
 
 @pytest.fixture
 def run_without_the_package(tmp_path) -> Callable[..., Any]:
-    """Runs code in a process that can import none of our packages, and gives the JSON that it prints last."""
+    """Runs code in a process that can import none of our packages, and gives the JSON that it prints last.
 
-    def run(code: str, *arguments: str | Path) -> Any:
-        environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    By default the process has no hub.
+    """
+
+    def run(code: str, *arguments: str | Path, environment: dict[str, str] | None = None) -> Any:
+        environment = environment or os.environ | {"HF_HUB_OFFLINE": "1"}
+        environment = environment | {"HF_MODULES_CACHE": str(tmp_path / "modules")}
         command = [sys.executable, "-c", HIDE + code, *map(str, arguments)]
         result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
         assert result.returncode == 0, result.stderr

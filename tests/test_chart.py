@@ -146,18 +146,6 @@ def test_nesting_puts_constrained_splits_first_and_keeps_their_order():
     assert ranks.argsort().tolist() == [3, 1, 2, 0, 4]
 
 
-def test_following_a_choice_yields_one_node_per_split_point():
-    scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
-    lengths = torch.tensor([10, 1, 6])
-    chart = plan_chart(merge_ranks(scores, lengths), lengths, 3)
-    lowest = chart.splits.clamp(min=0).gather(1, torch.zeros_like(chart.splits[:, :1]))  # any candidate will do
-    nodes = follow(chart, lambda cells: torch.zeros_like(cells), num_trees=2)
-    assert nodes.shape == (2, 17) and torch.equal(nodes[0], nodes[1])
-    assert (nodes[0] == -1).nonzero()[:, 0].tolist() == [9, 10, 16]
-    splits = torch.arange(17)[nodes[0] >= 0]
-    assert torch.equal(lowest[nodes[0][splits] - chart.num_tokens, 0], splits)
-
-
 @given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), window=st.integers(1, 4))
 def test_candidates_lie_where_levels_say(lengths, window):
     lengths = torch.tensor(lengths)
@@ -171,12 +159,6 @@ def test_candidates_lie_where_levels_say(lengths, window):
 def test_window_below_one_is_refused():
     with pytest.raises(ValueError, match="window_size must be >= 1, got 0"):
         plan_chart(torch.tensor([0, 2]), torch.tensor([2]), 0)
-
-
-def test_random_500_token_sentence_needs_few_levels():
-    scores = torch.randn(1, 499, generator=torch.Generator().manual_seed(0))
-    lengths = torch.tensor([500])
-    assert len(plan_chart(merge_ranks(scores, lengths), lengths, 4).level_sizes) <= 60
 
 
 class OperationCounter(TorchDispatchMode):

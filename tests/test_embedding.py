@@ -45,13 +45,6 @@ def test_vectors_are_root_vectors_in_the_order_of_the_texts(model, tokenizer, li
     assert model.encode([]).shape == (0, model.config.hidden_size)
 
 
-def test_normalized_vectors_have_length_one(model):
-    vectors = model.encode(TEXTS, normalize_embeddings=True)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(vectors, model.encode(TEXTS) / np.linalg.norm(model.encode(TEXTS), axis=1)[:, None],
-                               atol=1e-6)  # fmt: skip
-
-
 def test_a_model_in_training_encodes_without_noise_and_goes_on_training(model, capfd):
     model.train()
     np.testing.assert_array_equal(model.encode(TEXTS, show_progress_bar=True), model.encode(TEXTS))
@@ -95,19 +88,6 @@ def test_constituents_are_the_trees_words_and_phrases(model, tokenizer):
     [cat] = [c for c in constituents if c.words == ["cat"]]
     assert any(np.allclose(cat.vector, node, atol=1e-6) for node in nodes)
     assert [c.words for c in model.constituents("Yes")] == [["Yes"]]
-
-
-@pytest.mark.parametrize("punctuation", ["aside", "keep"])
-def test_text_with_punctuation_is_read_as_the_tree_parser_reads_it(model, tokenizer, punctuation):
-    model.config.punctuation = punctuation
-    texts = ["The cat, which was old (and tired), slept.", "Well-known people don't say 'no'.", "...", "Yes!"]
-    parsed = TreeParser(model, tokenizer, with_vectors=True)(texts)
-    np.testing.assert_allclose(model.encode(texts), [sentence.vector for sentence in parsed], atol=1e-6)
-    constituents = model.constituents(texts[0])
-    words = [c.words[0] for c in constituents if len(c.words) == 1]
-    expected = parsed[0].leaves if punctuation == "keep" else "The cat which was old and tired slept".split()
-    assert words == expected and constituents[0].words == expected
-    np.testing.assert_allclose(constituents[0].vector, parsed[0].vector, atol=1e-6)  # so the trees are the same
 
 
 def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tmp_path):

@@ -2,7 +2,6 @@
 
 from itertools import count
 
-import nltk
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -26,12 +25,6 @@ def tree_parser():
 @pytest.fixture(scope="module")
 def parser(tree_parser):
     return FastR2D2NltkParser(tree_parser, chunk_size=4)
-
-
-def test_trees_are_the_tree_parsers(parser, tree_parser):
-    trees = [next(trees) for trees in parser.parse_sents(sentence.split() for sentence in SENTENCES)]
-    assert all(isinstance(tree, nltk.Tree) for tree in trees)
-    assert trees == [found.tree.to_nltk(found.leaves) for found in tree_parser(SENTENCES)]
 
 
 @given(st.permutations([sentence.split() for sentence in SENTENCES]), st.integers(1, 7))

@@ -150,14 +150,6 @@ def test_a_text_without_a_word_is_classified_as_unknown(tokenizer, batch_size):
     assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_classifier_takes_what_a_tokenizer_pads_on_the_left():
-    model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint(), num_labels=3)
-    left = AutoTokenizer.from_pretrained(bundled_checkpoint(), padding_side="left")
-    classify = pipeline("text-classification", model=model, tokenizer=left)
-    found = [result["score"] for result in classify(SENTENCES, batch_size=4)]
-    assert found == pytest.approx([classify(sentence)[0]["score"] for sentence in SENTENCES], abs=1e-5)
-
-
 CLEAN_PROCESS = """
 import sys, json
 import transformers

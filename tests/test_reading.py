@@ -203,12 +203,6 @@ def test_what_cannot_be_is_refused(model, tokenizer):
         TreeParser(model, tokenizer, bounds_bonus=float("nan"))
 
 
-def test_given_scores_take_the_parsers_place(model):
-    ids = torch.tensor([[20, 30, 40, 50]])
-    output = model.parse(ids, split_scores=torch.tensor([[0.0, 2.0, 1.0]]))
-    assert output.spans.tolist() == [[[0, 1], [0, 3], [2, 3]]]
-
-
 def test_a_bundled_name_is_enough_and_a_tree_shows_itself(tmp_path, monkeypatch):
     [parsed] = TreeParser.from_pretrained("fast-r2d2-tiny")(["The old man, who sleeps, saw a cat."])
     assert parsed._repr_svg_().startswith("<svg") and "sleeps" in parsed._repr_svg_()

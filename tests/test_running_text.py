@@ -22,11 +22,6 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture
-def parser(model, tokenizer) -> TreeParser:
-    return TreeParser(model, tokenizer)
-
-
 def test_a_text_is_sentences_of_a_linguists_words(tokenizer):
     [sentences] = split_texts([TEXT], tokenizer)
     assert [" ".join(words) for words, _ in sentences] == SENTENCES
@@ -80,27 +75,6 @@ def test_constituents_lie_over_the_text(model, tokenizer, pieces):
         assert "".join(shown) == sentence.replace(" ", "") and len(shown) == len(parsed.leaves)
         for (first, last), (start, end) in zip(parsed.tree.spans, parsed.span_offsets, strict=True):
             assert "".join(TEXT[start:end].split()) == "".join(shown[first : last + 1])
-
-
-def test_a_sentence_of_running_text_has_the_tree_of_its_words(parser):
-    [sentences] = parser.parse_texts([TEXT])
-    alone = parser([sentence.split() for sentence in SENTENCES], is_split_into_words=True)
-    assert [parsed.tree for parsed in sentences] == [parsed.tree for parsed in alone]
-    assert [parsed.leaves for parsed in sentences] == [parsed.leaves for parsed in alone]
-
-
-def test_spacy_gives_the_same_trees(parser):
-    import spacy
-
-    nlp = spacy.blank("en")
-    nlp.add_pipe("sentencizer")
-    from modeling_fast_r2d2.parsing.spacy import FastR2D2Component
-
-    paragraph = TEXT.split("\n\n")[2]
-    doc = FastR2D2Component(parser)(nlp(paragraph))
-    [[parsed]] = parser.parse_texts([paragraph])
-    spans = {(span.start, span.end - 1) for span in next(doc.sents)._.constituents if len(span) > 1}
-    assert spans == set(parsed.tree.spans)
 
 
 @given(st.text("ab1 ,.'\"-()他，%\n"), st.booleans())

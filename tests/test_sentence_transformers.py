@@ -56,13 +56,13 @@ def assert_equal(found, vectors) -> None:
 @pytest.mark.parametrize("trust_remote_code", [False, True])
 def test_a_saved_folder_gives_the_vectors_of_encode(folder, trust_remote_code):
     embedder = SentenceTransformer(str(folder), trust_remote_code=trust_remote_code, device="cpu")
-    assert_equal(embedder.encode(TEXTS, normalize_embeddings=True), expected(folder))
+    for batch_size in (1, 2, 32):
+        found = embedder.encode(TEXTS, batch_size=batch_size, normalize_embeddings=True)
+        assert_equal(found, expected(folder))
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
+    bundled = SentenceTransformer(bundled_checkpoint(), device="cpu")
+    assert_equal(bundled.encode(TEXTS, normalize_embeddings=True), expected(folder))
     assert embedder.get_embedding_dimension() == 64
-
-
-def test_the_bundled_checkpoint_gives_the_vectors_of_encode():
-    embedder = SentenceTransformer(bundled_checkpoint(), device="cpu")
-    assert_equal(embedder.encode(TEXTS, normalize_embeddings=True), expected(bundled_checkpoint()))
 
 
 def test_the_encoding_is_the_configurations(folder):
@@ -70,14 +70,6 @@ def test_the_encoding_is_the_configurations(folder):
     vectors = embedder.encode(TEXTS, normalize_embeddings=True)
     assert_equal(vectors, expected(folder, encoding="chart"))
     assert np.abs(vectors - expected(folder)).max() > 1e-3
-
-
-def test_batches_change_nothing(folder):
-    embedder = SentenceTransformer(str(folder), device="cpu")
-    together = embedder.encode(TEXTS, normalize_embeddings=True)
-    for batch_size in (1, 2):
-        assert_equal(embedder.encode(TEXTS, batch_size=batch_size, normalize_embeddings=True), together)
-    assert_equal([embedder.encode(text, normalize_embeddings=True) for text in TEXTS], together)
 
 
 def test_a_largest_length_cuts_texts(folder, tokenizer):

@@ -107,28 +107,14 @@ def test_what_is_no_constituent_is_refused(two_trees):
                 getattr(span._, name)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 100])
-def test_batches_do_not_change_trees(nlp, batch_size):
-    docs = list(nlp.pipe(iter(TEXTS), batch_size=batch_size))
-    assert [doc.text for doc in docs] == TEXTS
-    assert [trees(doc) for doc in docs] == [trees(nlp(text)) for text in TEXTS]
-
-
-def test_blank_tokens_do_not_change_the_tree_over_the_others(nlp):
-    def constituents_without_blanks(text):
-        spans = ([token.text for token in span if not token.is_space] for span in nlp(text)[:]._.constituents)
-        return {" ".join(words) for words in spans} - {""}
-
-    tight = "The old man bought a new car"
-    assert constituents_without_blanks("\n The old  man   bought a \n\n new car ") == constituents_without_blanks(tight)
-
-
-def test_trees_survive_saving(nlp):
+def test_trees_survive_saving_and_joining(nlp):
     docs = list(nlp.pipe(TEXTS))
     attributes = ["ORTH", "SENT_START"]
     saved = spacy.tokens.DocBin(attributes, store_user_data=True, docs=docs).to_bytes()
     from_bin = list(spacy.tokens.DocBin().from_bytes(saved).get_docs(spacy.blank("en").vocab))
     assert list(map(trees, from_bin)) == list(map(trees, docs))
+    joined = spacy.tokens.Doc.from_docs([doc for doc in docs if doc.text.strip()])
+    assert trees(joined) == [tree for doc in docs for tree in trees(doc) if doc.text.strip()]
     from_bytes = [spacy.tokens.Doc(nlp.vocab).from_bytes(doc.to_bytes()) for doc in docs]
     assert list(map(trees, from_bytes)) == list(map(trees, docs))
 
@@ -158,14 +144,6 @@ def test_documents_that_cannot_be_parsed_or_are_not_are_refused(nlp):
         doc[0]._.parent  # noqa: B018
     with pytest.raises(ValueError, match="method must be one of parser, chart"):
         spacy.blank("en").add_pipe("fast_r2d2", config={"checkpoint": bundled_checkpoint(), "method": "other"})
-
-
-def test_without_a_checkpoint_the_bundled_one_parses(nlp):
-    default = spacy.blank("en")
-    default.add_pipe("sentencizer")
-    default.add_pipe("fast_r2d2")
-    text = "The old man bought a new car."
-    assert list(default(text).sents)[0]._.parse_string == list(nlp(text).sents)[0]._.parse_string
 
 
 def test_attributes_of_another_package_are_not_replaced():
@@ -200,7 +178,7 @@ def test_a_span_as_a_document_keeps_its_trees(nlp):
     for sentence in doc.sents:
         assert trees(sentence.as_doc(copy_user_data=True)) == [sentence._.parse_string]
     two = doc[3:]
-    assert trees(two.as_doc(copy_user_data=True)) == trees(doc)[1:]
+    assert trees(part := two.as_doc(copy_user_data=True)) == trees(nlp(part)) == trees(doc)[1:]  # as it is, and again
     for constituent in list(doc.sents)[1]._.constituents:
         copy = constituent.as_doc(copy_user_data=True)
         assert copy[:]._.parse_string == constituent._.parse_string
@@ -210,23 +188,11 @@ def test_a_span_as_a_document_keeps_its_trees(nlp):
         doc[3:].as_doc()[:]._.parse_string  # noqa: B018
 
 
-def test_a_part_of_a_document_is_parsed_again(nlp):
-    doc = nlp("It rained. The old man bought a new car.")
-    part = doc[3:].as_doc(copy_user_data=True)
-    assert trees(nlp(part)) == trees(doc)[1:]
-
-
 def test_a_used_pipeline_takes_another_model_from_disk(nlp, tmp_path):
     nlp.to_disk(tmp_path)
     before = nlp.get_pipe("fast_r2d2").parser
     nlp.from_disk(tmp_path)
     assert nlp.get_pipe("fast_r2d2").parser is not before
-
-
-def test_joined_documents_keep_their_trees(nlp):
-    docs = [nlp(text) for text in TEXTS if text.strip()]
-    joined = spacy.tokens.Doc.from_docs(docs)
-    assert trees(joined) == [tree for doc in docs for tree in trees(doc)]
 
 
 def test_vectors_are_those_of_the_parsers_trees():

@@ -189,12 +189,17 @@ def test_every_door_reads_the_same_words_and_gives_the_same_tree(parser, model, 
     assert [words for text in HARD for words in views.sentences_of(text)] == [leaves for leaves, _ in expected]
 
 
-def test_every_door_gives_the_vectors_of_the_same_words(parser):
-    embedder = FastR2D2Model.from_pretrained(bundled_checkpoint())
+@pytest.mark.parametrize("punctuation", ["aside", "keep"])
+def test_every_door_gives_the_vectors_of_the_same_words(parser, punctuation):
+    embedder = FastR2D2Model.from_pretrained(bundled_checkpoint(), punctuation=punctuation)
     with_vectors = TreeParser(embedder, parser.tokenizer, with_vectors=True)
-    expected = np.stack([parsed.vector for parsed in with_vectors(HARD)])
-    np.testing.assert_allclose(embedder.encode(HARD), expected, atol=1e-5)
-    batch = FastR2D2Processor.from_pretrained(bundled_checkpoint())(HARD)
-    np.testing.assert_allclose(embedder.sentence_vectors(**batch).detach(), expected, atol=1e-5)
-    leaves = [constituent.words for constituent in embedder.constituents(HARD[0]) if len(constituent.words) == 1]
-    assert leaves == [["Do"], ["n't"], ["touch"], ["the"], ["stove"]]
+    texts = [*HARD, "...", "Yes!"]
+    expected = np.stack([parsed.vector for parsed in with_vectors(texts)])
+    np.testing.assert_allclose(embedder.encode(texts), expected, atol=1e-5)
+    processor = FastR2D2Processor.from_pretrained(bundled_checkpoint())
+    processor.punctuation = punctuation  # which it reads from the model's configuration
+    np.testing.assert_allclose(embedder.sentence_vectors(**processor(texts)).detach(), expected, atol=1e-5)
+    constituents = embedder.constituents(HARD[0])
+    leaves = [constituent.words[0] for constituent in constituents if len(constituent.words) == 1]
+    assert leaves == ["Do", "n't", "touch", "the", "stove", *(["."] if punctuation == "keep" else [])]
+    np.testing.assert_allclose(constituents[0].vector, expected[0], atol=1e-5)  # so the trees are the same

@@ -131,22 +131,6 @@ def test_the_log_has_the_parts_of_the_loss_by_name(rows, tokenizer, tmp_path, ca
     assert not any("tree_loss" in entry for entry in trainer.state.log_history if "loss" not in entry)
 
 
-@pytest.mark.parametrize("model_class", [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification])
-def test_rows_without_text_end_no_run(tokenizer, tmp_path, model_class):
-    texts = ["a fine film", "", "", " ", "a dull film"]
-    is_pair = model_class is FastR2D2ForPairClassification
-    tokenizer.padding_side = "left"
-    rows = Dataset.from_dict({**tokenizer(texts, texts[::-1] if is_pair else None), "label": [0, 1, 0, 1, 0]})
-    model = model_of(model_class)
-    trainer = trainer_of(model, rows, tokenizer, tmp_path, per_device_train_batch_size=1, per_device_eval_batch_size=5)
-    assert np.isfinite(trainer.train().training_loss)
-    unknown = tokenizer(["[UNK]"], ["[UNK]"] if is_pair else None, return_tensors="pt")
-    with torch.no_grad():
-        expected = model.eval()(**unknown).logits[0]
-    found = trainer.predict(rows).predictions  # in pairs, the row in the middle has no text on either side
-    np.testing.assert_allclose(found[2], expected, atol=1e-5)
-
-
 @pytest.mark.slow
 def test_a_resumed_run_ends_where_one_that_went_through_does(rows, tokenizer, tmp_path):
     def run(folder, resume=False, **arguments):
@@ -176,19 +160,3 @@ def test_the_best_checkpoint_is_loaded_at_the_end(rows, tokenizer, tmp_path, cap
     assert trainer.evaluate()["eval_loss"] == pytest.approx(min(losses), rel=1e-5)
     assert "missing keys" not in caplog.text
     assert model.lm_head.decoder.weight is model.model.embeddings.weight
-
-
-@pytest.mark.parametrize(
-    ("problem_type", "labels"),
-    [("regression", [0.5, -1.0]), ("multi_label_classification", [[1.0, 0.0], [1.0, 1.0]])],
-)
-def test_regression_and_several_labels_train(tokenizer, tmp_path, problem_type, labels):
-    model = model_of(problem_type=problem_type)
-    if problem_type == "regression":
-        model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint(), num_labels=1)
-    rows = Dataset.from_dict({**tokenizer(TEXTS), "labels": [labels[n % 2] for n in range(len(TEXTS))]})
-    trainer = trainer_of(model, rows, tokenizer, tmp_path, num_train_epochs=8, learning_rate=5e-3)
-    trainer.compute_metrics = None
-    before = trainer.evaluate()["eval_loss"]
-    trainer.train()
-    assert trainer.evaluate()["eval_loss"] < before

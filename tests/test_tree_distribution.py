@@ -1,7 +1,5 @@
 """What is asked of all trees of a chart, against enumeration of every tree."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -89,15 +87,6 @@ def test_entropy_is_that_of_all_trees(lengths, window, seed, forbid):
     assert_same_gradient(trees.entropy(), torch.stack(twin), drawn)
 
 
-def test_entropy_of_equal_trees_is_the_logarithm_of_their_number():
-    lengths, window = torch.tensor([4, 2, 1]), 3
-    chart = plan_chart(merge_ranks(torch.zeros(3, 3), lengths), lengths, window)
-    number = torch.tensor([1.0, 1, 2, 5])  # of binary trees over 1 to 4 tokens
-    children = (chart.spans[:, 1] - chart.spans[:, 0])[torch.stack([chart.left, chart.right]).clamp(min=0)]
-    logits = number[children].log().sum(0).masked_fill(chart.splits < 0, float("-inf"))
-    torch.testing.assert_close(TreeDistribution(chart, logits).entropy(), torch.tensor([math.log(5), 0.0, 0.0]))
-
-
 @settings(max_examples=40)
 @given(**CHARTS)
 def test_the_best_tree_has_the_highest_log_prob_of_all(lengths, window, seed):
@@ -175,11 +164,6 @@ def test_forbidden_candidates_are_not_sampled():
     trees, _, _ = draw([8, 3], 3, seed=0, forbid=True)
     counts = trees.sample(7)
     assert counts[trees.candidate_log_prob == float("-inf")].eq(0).all() and counts.sum() == 7 * (7 + 2)
-
-
-def test_the_tree_loss_of_words_of_one_or_two_tokens_is_zero():
-    trees, _, scores = draw([1, 2, 1], 2, seed=0)
-    assert trees.tree_loss(scores).item() == pytest.approx(0)
 
 
 def height_of(chart, probabilities, node):

@@ -51,7 +51,7 @@ def test_brackets_are_read_back_and_agree_with_nltk(tree, data):
     if tree.spans:
         flat = " ".join(str(tree.to_nltk(escaped)).split())
         assert flat.replace("(X ", "(") == text
-        assert tree.to_nltk(words).leaves() == words
+    assert tree.to_nltk(words).leaves() == words
 
 
 @given(tree=a_tree)
@@ -167,14 +167,6 @@ def test_drawings_of_a_known_tree():
     assert tree.draw(words, width=5) == "┬─┬─ the\n│ └─ cat\n└─┬─ sat\n  └─ down"
     top_down = tree.draw(words, width=80).splitlines()
     assert top_down[0].strip() == "•" and top_down[-1].split() == words
-
-
-def test_one_word_is_a_tree():
-    tree = BinaryTree(())
-    assert tree.brackets(["Yes"]) == "Yes" and tree.height == 0
-    assert tree.draw(["Yes"]).split()[-1] == "Yes"
-    assert tree.to_nltk(["Yes"]).leaves() == ["Yes"]
-    assert tree.to_words([0]) == tree and BinaryTree.from_brackets("Yes") == (tree, ["Yes"])
 
 
 @pytest.mark.parametrize("spans", [((0, 1), (0, 1)), ((0, 2),), ((0, 2), (0, 1), (3, 4)), ((5, 6),)])

@@ -1,6 +1,5 @@
 """The Python code of every page runs, from top to bottom, in a folder of its own."""
 
-import os
 import subprocess
 import sys
 
@@ -50,16 +49,10 @@ def test_the_readme_begins_with_three_lines_from_text_to_its_tree(capsys):
 @pytest.mark.slow
 def test_the_code_that_uploads_runs_against_a_hub_of_our_own(tmp_path):
     hub = Hub()
-    environment = os.environ | {
-        "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_OFFLINE": "0",
-    }  # fmt: skip
-    script = "\n".join(python_blocks(SHARING))
-    result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8", env=environment, cwd=tmp_path
-    )
+    command = [sys.executable, "-c", "\n".join(python_blocks(SHARING))]
+    environment = hub.environment(tmp_path / "home")
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, cwd=tmp_path)
     hub.close()
     assert result.returncode == 0, result.stderr
-    assert {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py", "modules.json"} <= hub.repos["user/trees"][
-        -1
-    ].keys()
+    wanted = {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py", "modules.json"}
+    assert wanted <= hub.repos["user/trees"][-1].keys()

@@ -172,10 +172,7 @@ def test_a_second_run_in_the_same_folder_is_refused(checkpoint, glue, tmp_path):
 @pytest.mark.slow
 def test_the_best_model_goes_to_the_hub_with_its_card(checkpoint, glue, tmp_path):
     hub = Hub()
-    environment = os.environ | {
-        "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_OFFLINE": "0", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+    environment = hub.environment(tmp_path / "home")
     arguments = ["--tasks", "SST-2", "--data", glue, "--model", checkpoint, "--output_dir", tmp_path / "out", *FAST]
     arguments += ["--num_train_epochs", "1", "--push_to_hub", "--hub_model_id", "user/films", "--license", "mit"]
     try:

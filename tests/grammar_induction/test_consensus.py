@@ -66,10 +66,3 @@ def test_of_one_tree_alone_it_is_that_tree(orders):
     posteriors = tree_posteriors([tree.spans for tree in trees], 6)
     found = minimum_risk_trees(posteriors, torch.full((len(trees),), 6))
     assert [BinaryTree.from_spans(row) for row in found] == trees
-
-
-def test_a_majority_wins():
-    trees = [((0, 1), (0, 3), (2, 3)), ((0, 3), (1, 2), (1, 3)), ((0, 1), (0, 2), (0, 3))]
-    mean = sum(tree_posteriors([tree], 4) for tree in trees)
-    [found] = minimum_risk_trees(mean, torch.tensor([4]))
-    assert found.tolist()[0] == [0, 1]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees
 from modeling_fast_r2d2.grammar_induction.labelled_trees import check_spans
 from modeling_fast_r2d2.grammar_induction.treebanks import read_predicted_tree
@@ -39,17 +38,6 @@ def test_a_line_that_is_no_tree_is_named(tmp_path, line):
     (tmp_path / "trees.jsonl").write_text(f"{json.dumps(GOOD)}\n{line}\n")
     with pytest.raises(ValueError, match=f"trees.jsonl, line 2(:|, ).*({BAD[line]})"):
         read_predicted_trees(tmp_path / "trees.jsonl")
-
-
-@pytest.mark.parametrize("command", ["evaluate", "report"])
-def test_the_commands_end_with_one_line(tmp_path, capsys, command):
-    (tmp_path / "gold.mrg").write_text("(S (A the) (B (B old) (B cat)))\n")
-    for line, message in (("{}", "needs the lists"), ("null", "'null' is predicted for 'the'"), ("[1]", "'[1]'")):
-        (tmp_path / "trees.jsonl").write_text(f"{line}\n")
-        with pytest.raises(SystemExit):
-            main([command, str(tmp_path / "gold.mrg"), "--predicted", str(tmp_path / "trees.jsonl")])
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1
 
 
 JSON = st.recursive(

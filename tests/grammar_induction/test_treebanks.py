@@ -119,12 +119,6 @@ def test_a_balanced_tree_alone_is_not_taken_for_labels(tmp_path):
     assert read_predicted_trees(tmp_path / "trees.txt", has_labels=True)[0].words == ("cat", "down")
 
 
-def test_a_damaged_line_is_named(tmp_path):
-    (tmp_path / "trees.txt").write_text("(N (T a) (T b))\n(N (T a) (T b)\n")
-    with pytest.raises(ValueError, match="trees.txt, line 2: not a bracketed tree: unclosed brackets: 1"):
-        read_predicted_trees(tmp_path / "trees.txt")
-
-
 def test_odd_bytes_do_not_change_words(tmp_path):
     """A byte-order mark, Windows' line ends, blanks that are no separators."""
     (tmp_path / "odd.mrg").write_bytes(f"\ufeff{SENTENCE}\r\n(S (CD 10\u00a0000) (NN x))\r\n".encode())

@@ -7,8 +7,10 @@ files are git blobs, all else LFS, as on the real one. Faults can be switched on
 import base64
 import hashlib
 import json
+import os
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -35,6 +37,13 @@ class Hub:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Handler,), {"hub": self}))
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def environment(self, home: Path, **more: str) -> dict[str, str]:
+        """Of a process for which this is the Hub, with its cache in ``home``."""
+        return os.environ | {
+            "HF_ENDPOINT": self.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(home),
+            "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1",
+        } | more  # fmt: skip
 
     def close(self) -> None:
         self.server.shutdown()

@@ -5,7 +5,6 @@ in this one.
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -37,14 +36,6 @@ CLASSES = {
 }
 TEXTS = ["The old man bought a new car", "Nobody knows"]
 
-HIDE = """
-import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Hidden())
-"""
 UPLOAD = """
 import sys, modeling_fast_r2d2 as package
 from transformers import AutoTokenizer
@@ -89,12 +80,9 @@ def hub():
 
 def run(hub: Hub, home: Path, code: str, *arguments, fails: bool = False, **environment: str) -> str:
     """Output of a process for which the hub is the Hub and ``home`` the cache; of one that fails, its errors."""
-    environment = {
-        **os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(home),
-        "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", **environment,
-    }  # fmt: skip
-    result = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
-                            env=environment, cwd=home.parent)  # fmt: skip
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = hub.environment(home, **environment)
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home.parent)
     assert (result.returncode != 0) == fails, result.stderr
     return result.stderr if fails else result.stdout
 
@@ -122,14 +110,15 @@ def outputs(folders: dict[str, Path]) -> dict[str, list]:
 
 
 @pytest.mark.slow
-def test_every_class_goes_up_and_comes_down_with_its_code(hub, folders, tmp_path):
+def test_every_class_goes_up_and_comes_down_with_its_code(hub, folders, tmp_path, run_without_the_package):
     run(hub, tmp_path / "sender", UPLOAD, *folders.values())
     expected = outputs(folders)
     for offline in ("0", "1"):  # first into an empty cache, then from it
         if offline == "1":
             hub.repos.clear()
-        found = run(hub, tmp_path / "receiver", HIDE + LOAD, json.dumps(TEXTS), *folders, HF_HUB_OFFLINE=offline)
-        for name, values in json.loads(found.splitlines()[-1]).items():
+        environment = hub.environment(tmp_path / "receiver", HF_HUB_OFFLINE=offline)
+        found = run_without_the_package(LOAD, json.dumps(TEXTS), *folders, environment=environment)
+        for name, values in found.items():
             torch.testing.assert_close(torch.tensor(values), expected[name])
 
 
@@ -209,13 +198,14 @@ print(json.dumps([result["brackets"] for result in parse(json.loads(sys.argv[1])
 
 
 @pytest.mark.slow
-def test_a_parsing_pipeline_goes_up_and_comes_down(hub, tmp_path):
+def test_a_parsing_pipeline_goes_up_and_comes_down(hub, tmp_path, run_without_the_package):
     import transformers
 
     run(hub, tmp_path / "sender", PUSH_PIPELINE)
-    found = run(hub, tmp_path / "receiver", HIDE + PARSE, json.dumps(TEXTS)).splitlines()[-1]
+    environment = hub.environment(tmp_path / "receiver")
+    found = run_without_the_package(PARSE, json.dumps(TEXTS), environment=environment)
     here = transformers.pipeline("constituency-parsing", model=bundled_checkpoint())
-    assert json.loads(found) == [result["brackets"] for result in here(TEXTS)]
+    assert found == [result["brackets"] for result in here(TEXTS)]
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
