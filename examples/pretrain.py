@@ -89,9 +89,8 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
 
 def print_overview(run: Run, data: Data, unigram: dict[str, float]) -> None:
     """Print the sizes of model and corpus, the losses of unigrams, and what the figures of the progress are."""
-    model = run.accelerator.unwrap_model(run.model)
     run.display.say(
-        f"{model.num_parameters():,} parameters on {run.accelerator.num_processes} x {run.accelerator.device}"
+        f"{run.model.num_parameters():,} parameters on {run.accelerator.num_processes} x {run.accelerator.device}"
     )
     if data.corpus:
         run.display.say("{sentences:,} sentences, {tokens:,} tokens; {too_long:,} are too long and left out".format(
@@ -109,7 +108,7 @@ def write_model(run: Run, unigram: dict[str, float]) -> Path:
     figures = run.best.figures
     if figures is None:
         with disk_errors(aside):
-            run.accelerator.unwrap_model(run.model).save_pretrained(aside)
+            run.model.save_pretrained(aside)
         run.tokenizer.save_pretrained(aside)
         figures = run.progress.evaluations[-1]
     else:

@@ -107,8 +107,6 @@ class FastR2D2Config(PreTrainedConfig):
         "chart_loss",
         "lm_loss",
         "tree_loss",
-        "choice_loss",
-        "height_loss",
         "last_hidden_state",
         "pooler_output",
         "split_scores",

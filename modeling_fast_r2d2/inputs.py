@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers.utils import logging
 
-from .configuration_fast_r2d2 import ENCODINGS, is_number
+from .configuration_fast_r2d2 import ENCODINGS
 from .transfer import to_device, to_host
 
 logger = logging.get_logger(__name__)
@@ -334,16 +334,6 @@ def check_labels(labels: Tensor, num_rows: int, num_labels: int, problem_type: s
     if are_classes:
         rows, remedy = labels.flatten(), f"labels must be in 0 ... {num_labels - 1}; set num_labels"
         refuse_rows((rows < 0) | (rows >= num_labels), "a label outside the classes", remedy)
-
-
-def check_guidance(chart_rows: Tensor | None, num_rows: int, height_threshold: float | None) -> None:
-    """Raise ValueError unless these arguments of pretraining are ``(num_rows,)`` bool and a number from 0 on."""
-    if chart_rows is not None and (
-        not isinstance(chart_rows, Tensor) or chart_rows.shape != (num_rows,) or chart_rows.dtype != torch.bool
-    ):
-        raise ValueError(f"chart_rows must be ({num_rows},) bool, got {kind_of(chart_rows)}")
-    if height_threshold is not None and not (is_number(height_threshold) and height_threshold >= 0):
-        raise ValueError(f"height_threshold must be a finite number >= 0, got {height_threshold!r}")
 
 
 def check_encoding(encoding: str) -> str:

@@ -24,7 +24,6 @@ from .inputs import (
     check_decoding,
     check_encoding,
     check_finite_scores,
-    check_guidance,
     check_labels,
     check_tree_labels,
     kind_of,
@@ -347,12 +346,13 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         needs a chart with all its cells."""
         losses = {}
         if self.config.lm_loss_weight:
-            losses["lm"] = self._lm_loss(batch, chart, encoded)
+            losses["lm"] = self.lm_loss(batch, chart, encoded)
         if self.config.tree_loss_weight:
-            losses["tree"] = self._tree_loss(batch, chart, encoded)
+            losses["tree"] = self.tree_loss(batch, chart, encoded)
         return losses
 
-    def _lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
+    def lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
+        """The language model's loss, in nats: a mean over tokens. It needs a chart with all its cells, or a tree."""
         if batch.token_ids is None:
             raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
         ends = torch.cat([batch.special["bos"], batch.special["eos"]])
@@ -360,7 +360,8 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         hidden = self.run_decoder(batch.special["mask"], contexts)
         return self.lm_head.loss(hidden, batch.token_ids.long())
 
-    def _tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
+    def tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
+        """The parser's loss, in nats: a mean over sentences (see `TreeDistribution`)."""
         trees, num_trees, counts = TreeDistribution(chart, encoded.choices()), self.config.num_tree_samples, None
         if self.config.tree_objective == "sampled":
             counts = trees.sample(num_trees) / num_trees
@@ -392,73 +393,32 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
         output_constituents: bool | None = None,
-        chart_scores: Tensor | None = None,
-        chart_rows: Tensor | None = None,
-        choice_scores: Tensor | None = None,
-        lm_trains_choice: bool = True,
-        height_threshold: float | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
     ) -> FastR2D2ForPreTrainingOutput:
         """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
         ``"heuristic"``, since the losses need a chart. The language model's targets are ``input_ids`` themselves.
 
-        The other arguments guide the learning of trees (see `TreeDistribution`). They are not in the paper, and
-        need ``encoding="chart"``.
-
         Args:
             output_constituents: whether to return ``last_hidden_state`` and ``spans``; None means in evaluation only.
-            chart_scores: ``(batch, seq_len - 1)``, prune the charts by these scores. The tree loss still trains the
-                parser's own scores.
-            chart_rows: ``(batch,)`` bool, the sentences for which ``chart_scores`` are used; None means all.
-            choice_scores: ``(batch, seq_len - 1)``, a teacher's split scores, for ``choice_loss``.
-            lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
-            height_threshold: height per token without a penalty, for ``height_loss``.
         """
         encoding = check_encoding("chart" if encoding is None else encoding)
-        is_guided = not (chart_scores is choice_scores is height_threshold is None and lm_trains_choice)
-        if encoding == "forced" or (is_guided and encoding != "chart"):
-            raise ValueError('pretraining needs a chart; use encoding="chart" or, without guidance, "heuristic"')
+        if encoding == "forced":
+            raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
         batch = self.model.read_batch(
             input_ids, attention_mask, atom_spans, None, split_scores, output_hidden_states=output_hidden_states
         )
-        host_chart_scores, host_choice_scores = (
-            None if scores is None else read_split_scores(scores, batch.sentences)
-            for scores in (chart_scores, choice_scores)
-        )
         if self.config.tree_loss_weight:
             check_finite_scores(batch)
-        check_guidance(chart_rows, len(batch.sentences.lengths), height_threshold)
-        if chart_scores is not None and chart_rows is not None:  # the parser's scores in the other rows
-            host_chart_scores = torch.where(chart_rows[:, None], chart_scores, batch.split_scores.detach())
-        options = {"chart_scores": host_chart_scores, "vectors_train_choice": lm_trains_choice}
-        chart, encoded = self.model.encode_batch(batch, encoding, **options)
+        chart, encoded = self.model.encode_batch(batch, encoding)
         losses = self.self_supervised_losses(batch, chart, encoded)
         with_constituents = not self.training if output_constituents is None else output_constituents
         return FastR2D2ForPreTrainingOutput(
             loss=self.weighted_sum(**losses),
             lm_loss=losses.get("lm"),
             tree_loss=losses.get("tree"),
-            **self._guidance_losses(batch, chart, encoded, host_choice_scores, height_threshold),
             **self.model.output_fields(batch, chart, encoded, with_constituents),
         )
-
-    def _guidance_losses(
-        self,
-        batch: EmbeddedBatch,
-        chart: Chart,
-        encoded: EncodedChart,
-        choice_scores: Tensor | None,
-        height_threshold: float | None,
-    ) -> dict[str, Any]:
-        trees, losses = TreeDistribution(chart, encoded.choices()), {}
-        if choice_scores is not None:
-            ranks = merge_ranks(choice_scores, batch.sentences.lengths, batch.nesting)
-            [ranks] = to_device([ranks], batch.leaves.device)
-            losses["choice_loss"] = trees.choice_loss(ranks)
-        if height_threshold is not None:
-            losses["height_loss"] = trees.height_loss(height_threshold)
-        return losses
 
 
 class FastR2D2Classifier(FastR2D2WithLanguageModel):

@@ -41,8 +41,6 @@ class FastR2D2ForPreTrainingOutput(ModelOutput):
     Args:
         loss: scalar, nats: the sum of ``lm_loss`` and ``tree_loss``, each times its weight in the configuration.
         lm_loss, tree_loss: scalars, nats; None where the weight is 0.
-        choice_loss, height_loss: scalars, the first in nats, where they were asked for (see `TreeDistribution`). They
-            are not part of ``loss``.
 
     The other fields are as in `FastR2D2Output`.
     """
@@ -50,8 +48,6 @@ class FastR2D2ForPreTrainingOutput(ModelOutput):
     loss: Tensor | None = None
     lm_loss: Tensor | None = None
     tree_loss: Tensor | None = None
-    choice_loss: Tensor | None = None
-    height_loss: Tensor | None = None
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
     split_scores: Tensor | None = None

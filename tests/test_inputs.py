@@ -209,7 +209,7 @@ def test_padding_on_the_left_gives_what_padding_on_the_right_does(tiny_config, t
         lambda ids: tiny_model.model(ids, (ids > 0).float(), split_scores=scores),
         lambda ids: tiny_model.model(None, ids > 0, inputs_embeds=embed(ids), split_scores=scores),
         lambda ids: tiny_model.parse(ids, atom_spans=spans, split_bonus=scores),
-        lambda ids: tiny_model(ids, chart_scores=scores, choice_scores=scores),
+        lambda ids: tiny_model(ids, split_scores=scores),
         lambda ids: classifier(ids, labels=torch.tensor([n % 2 for n in lengths])),
     ):
         with torch.no_grad():
@@ -294,24 +294,6 @@ def test_the_tree_loss_refuses_infinite_scores(tiny_config, value):
     assert classifier.eval()(IDS, split_scores=scores, labels=labels).loss.isfinite()
     in_padding = torch.tensor([[1, 1, 1], [1, 0, 0]])
     assert pretrained(IDS, in_padding, split_scores=scores).loss.isfinite()
-
-
-BAD_GUIDANCE = [
-    ({"chart_scores": [[0.0, 1.0]] * 2}, "split_scores must be a floating-point tensor, got list"),
-    ({"chart_rows": torch.tensor([True])}, r"chart_rows must be \(2,\) bool, got \(1,\)"),
-    ({"chart_rows": torch.tensor([1, 0])}, r"chart_rows must be \(2,\) bool, got \(2,\) torch.int64"),
-    ({"height_threshold": NAN}, "height_threshold must be a finite number >= 0, got nan"),
-    ({"height_threshold": "0.5"}, "height_threshold must be a finite number >= 0, got '0.5'"),
-    ({"encoding": ""}, "encoding must be one of"),
-    ({"encoding": "forced"}, "pretraining needs a chart"),
-]
-
-
-@pytest.mark.parametrize("bad", BAD_GUIDANCE, ids=lambda bad: bad[-1])
-def test_guidance_that_makes_no_sense_is_refused(tiny_config, bad):
-    arguments, message = bad
-    with pytest.raises(ValueError, match=message):
-        FastR2D2ForPreTraining(tiny_config)(IDS, **{"chart_scores": torch.zeros(2, 2)} | arguments)
 
 
 SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)

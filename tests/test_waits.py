@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
 
 from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
 
@@ -19,6 +19,7 @@ from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForSequenceClassification,
 )
 from modeling_fast_r2d2.node_table import NodeTable  # noqa: E402
+from pretraining.losses import LOSSES, Guidance, Objective  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
 
@@ -120,12 +121,24 @@ def test_pretraining_waits_for_nothing_more(tiny_model, a_batch, objective, monk
     assert len(gpu.waits) == 2, gpu.waits
 
 
+class Guided(torch.nn.Module):
+    """All losses of pretraining, with guidance."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.objective = Objective(model)
+
+    def forward(self, chart_scores, choice_scores, **inputs):
+        guidance = Guidance(chart_scores=chart_scores, choice_scores=choice_scores, height_threshold=0.1)
+        return self.objective(inputs, guidance, LOSSES)
+
+
 @torch.no_grad()
 def test_guidance_waits_once_for_each_tensor_of_scores(tiny_model, a_batch):
     scores = {"chart_scores": torch.randn(5, 8), "choice_scores": torch.randn(5, 8)}
-    expected, output, gpu = run(tiny_model, a_batch | scores, height_threshold=0.1)
+    expected, output, gpu = run(Guided(tiny_model), a_batch | scores)
     assert_same(expected, output)
-    _, _, gpu = run(tiny_model.train(), a_batch | scores)
+    _, _, gpu = run(Guided(tiny_model.train()), a_batch | scores)
     assert len(gpu.waits) == 3, gpu.waits
     _, _, gpu = run(tiny_model, a_batch | {"split_scores": scores["chart_scores"]})
     assert len(gpu.waits) == 2, gpu.waits

@@ -14,7 +14,6 @@ from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwar
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import LabelledTree
 from pretraining.batches import Limits, PlannedEpochs, ProcessShare
 from pretraining.best import Best
@@ -23,8 +22,9 @@ from pretraining.corpus import Corpus, make_line_tokenizer, sentences_of, tokeni
 from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus
 from pretraining.display import Display
 from pretraining.evaluation import Evaluation, read_gold_trees, unigram_figures
-from pretraining.guidance import CollatorWithBounds, Guide, check_arguments
+from pretraining.guidance import CollatorWithBounds, Guide
 from pretraining.loop import Run
+from pretraining.losses import Objective, check_stages, leave_parameters_out
 from pretraining.models import begin_with_frequencies, make_model, make_tokenizer
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import DataOptions, Options
@@ -70,7 +70,9 @@ def make_accelerator(options: Options) -> Accelerator:
         mixed_precision=options.training.mixed_precision, cpu=options.training.use_cpu,
         log_with=None if output.report_to == "none" else output.report_to, project_dir=output.output_dir,
         kwargs_handlers=[
-            DistributedDataParallelKwargs(gradient_as_bucket_view=True),
+            DistributedDataParallelKwargs(
+                gradient_as_bucket_view=True, find_unused_parameters=leave_parameters_out(options.stages)
+            ),
             InitProcessGroupKwargs(timeout=timedelta(days=1)),  # the others wait while the main process reads
         ],
     )  # fmt: skip
@@ -78,7 +80,7 @@ def make_accelerator(options: Options) -> Accelerator:
 
 def read_data(options: Options, accelerator: Accelerator) -> Data:
     """Read and tokenize all text; then make the run's folder. The main process goes first and fills the cache."""
-    check_arguments(options.stages, FastR2D2ForPreTraining.forward)
+    check_stages(options.stages)
     folder = Path(options.output.output_dir)
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
     settings = options.that_decide_weights() | processes
@@ -177,17 +179,19 @@ def make_run(options: Options, accelerator: Accelerator, data: Data) -> Run:
     num_steps = plan.num_steps or training.max_steps or training.num_train_epochs * len(epochs.plan(0))
     if training.torch_compile:
         model.model.composition.compile(dynamic=True)
-    optimizer = make_optimizer(model, training, accelerator.device.type)
+    guide = Guide(teacher, model)
+    objective = Objective(model, guide, options.stages)
+    optimizer = make_optimizer(objective, training, accelerator.device.type)
     schedule = make_schedule(optimizer, training.warmup_steps, num_steps, plan)
     window_size = model.config.window_size
-    model, optimizer = accelerator.prepare(model, optimizer)
-    guide = Guide(teacher, accelerator.unwrap_model(model))
+    objective, optimizer = accelerator.prepare(objective, optimizer)
     set_seed(training.seed + 1, device_specific=True)  # every process has its own noise and dropout
     return Run(
         accelerator=accelerator,
         options=options,
         tokenizer=data.tokenizer,
         model=model,
+        objective=objective,
         optimizer=optimizer,
         schedule=schedule,
         epochs=epochs,

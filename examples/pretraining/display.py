@@ -5,9 +5,11 @@ import time
 
 from tqdm import tqdm
 
+from pretraining.losses import LOSSES
+
 FORMATS = {
-    "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}", "tokens_per_second": "{:,.0f} tokens/s",
-    "choice_loss": "choice {:.3f}", "height_loss": "height {:.3f}", "stage": "stage {}",
+    **{f"{loss.name}_loss": loss.name + " {:.3f}" for loss in LOSSES}, "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}",
+    "tokens_per_second": "{:,.0f} tokens/s", "stage": "stage {}",
     "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
     "left_out": "{:,} too long",
     "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",

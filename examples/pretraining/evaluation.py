@@ -51,7 +51,8 @@ def validation_losses(
         if is_stopping():
             break
         batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
-        output, tokens = model(**batch), int(batch["attention_mask"].sum())
+        with accelerator.autocast():
+            output, tokens = model(**batch), int(batch["attention_mask"].sum())
         lm_sum, tree_sum = output.lm_loss * tokens, output.tree_loss * len(part)
         sums += torch.stack([lm_sum, tree_sum, lm_sum.new_tensor(tokens), lm_sum.new_tensor(len(part))])
     model.train()

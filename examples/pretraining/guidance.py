@@ -1,21 +1,6 @@
-"""From settings to arguments of the model's ``forward``: this happens here and nowhere else.
-
-Besides the usual inputs, `FastR2D2ForPreTraining.forward` is given these arguments, each only if a stage needs it:
-
-- ``chart_scores`` ``(batch, seq_len - 1)`` float32: these scores, plus the model's noise, prune the charts instead of
-  the parser's. The tree loss still uses the parser's (``split_scores`` would replace them there, too).
-- ``chart_rows`` ``(batch,)`` bool, with ``chart_scores``: the sentences in which they are used; by default all.
-- ``choice_scores`` ``(batch, seq_len - 1)`` float32: the model returns ``choice_loss``, a cross entropy in nats. The
-  prediction is the softmax of the log p̃ of a cell's candidates; the target is the candidate that comes last in the
-  merge order of these scores, span constraints included. It is a mean over cells of two or more candidates, 0 if there
-  is none.
-- ``lm_trains_choice`` False: the language model's gradient does not reach the choice of candidates.
-- ``height_threshold`` float: the model returns ``height_loss``, the mean of ``relu(E[height] / n - height_threshold)``
-  over sentences of ``n`` tokens. The expectation is over the trees of a sentence's chart.
-"""
+"""From settings to `Guidance`: split scores of counts, of a snapshot of the parser or of the parser, with bonuses."""
 
 import copy
-import inspect
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +9,8 @@ from torch import Tensor
 from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.inputs import bounds_scores
 from pretraining.count_teacher import CountTeacher
-from pretraining.settings import Settings, Stage
+from pretraining.losses import Guidance
+from pretraining.settings import Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_bounds
 
@@ -57,8 +43,8 @@ class Guide:
         if weights is not None:
             self.snapshot.load_state_dict(weights)
 
-    def arguments(self, settings: Settings, batch: dict[str, Tensor]) -> dict:
-        """The arguments of ``forward`` for a batch, the batch included.
+    def __call__(self, settings: Settings, batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], Guidance]:
+        """The inputs of the model and the guidance for a batch.
 
         Args:
             batch: from `CollatorWithBounds`, on the model's device.
@@ -69,23 +55,25 @@ class Guide:
         added = bounds_scores(bounds, settings.bounds_bonus, settings.names_bonus)
         raised = {name: of_text + added for name, of_text in scores.items()}
         share = settings.effective_counts_share
-        arguments: dict = {}
-        if scorer := "counts" if share == 1 else _scorer_without_counts(settings):
-            arguments["chart_scores"] = raised[scorer]
+        scorer = "counts" if share == 1 else _scorer_without_counts(settings)
+        chart_scores, chart_rows, choice_scores = raised.get(scorer), None, None
         if 0 < share < 1:
-            rows = (torch.rand(len(bounds)) < share).to(bounds.device)
-            by_parser = arguments.get("chart_scores")
-            mixed = raised["counts"] if by_parser is None else raised["counts"].where(rows[:, None], by_parser)
-            arguments = {"chart_scores": mixed} | ({"chart_rows": rows} if by_parser is None else {})
+            by_counts = (torch.rand(len(bounds)) < share).to(bounds.device)
+            if chart_scores is None:
+                chart_scores, chart_rows = raised["counts"], by_counts
+            else:
+                chart_scores = raised["counts"].where(by_counts[:, None], chart_scores)
         if settings.choice_loss:
             bonus = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
-            copied = scores[settings.choice_scores]
-            arguments["choice_scores"] = copied + bounds_scores(bounds, bonus, settings.names_bonus)
-        if not settings.lm_trains_choice:
-            arguments["lm_trains_choice"] = False
-        if settings.height_penalty:
-            arguments["height_threshold"] = settings.height_threshold
-        return batch | arguments
+            choice_scores = scores[settings.choice_scores] + bounds_scores(bounds, bonus, settings.names_bonus)
+        return batch, Guidance(
+            encoding=settings.encoding,
+            chart_scores=chart_scores,
+            chart_rows=chart_rows,
+            choice_scores=choice_scores,
+            lm_trains_choice=settings.lm_trains_choice,
+            height_threshold=settings.height_threshold,
+        )
 
     def _scores(self, name: str, batch: dict[str, Tensor]) -> Tensor:
         """``(batch, seq_len - 1)`` float32 scores of the teacher, the snapshot or the parser."""
@@ -112,30 +100,3 @@ def _scorer_without_counts(settings: Settings) -> str | None:
     if settings.chart_scores == "snapshot":
         return "snapshot"
     return "parser" if settings.bounds_bonus or settings.names_bonus else None
-
-
-def check_arguments(stages: tuple[Stage, ...], forward) -> None:
-    """Raise ValueError if a model's ``forward`` does not take an argument that a stage needs."""
-    known = inspect.signature(forward).parameters
-    for stage in stages:
-        if missing := [name for name in sorted(argument_names(stage)) if name not in known]:
-            raise ValueError(f"stage {stage.name} needs a model whose forward takes {', '.join(missing)}")
-
-
-def argument_names(stage: Stage) -> set[str]:
-    """Names of the arguments that a stage may need."""
-    wanted = {
-        "chart_scores": stage.values.get("chart_scores") == "snapshot"
-        or any(map(any, map(stage.first_and_last, ("effective_counts_share", "bounds_bonus", "names_bonus")))),
-        "chart_rows": "counts_share" in stage.values,
-        "choice_scores": any(stage.first_and_last("choice_loss")),
-        "lm_trains_choice": not all(stage.first_and_last("lm_trains_choice")),
-        "height_threshold": any(stage.first_and_last("height_penalty")),
-    }
-    return {name for name, is_wanted in wanted.items() if is_wanted}
-
-
-def loss_weights(settings: Settings) -> dict[str, float]:
-    """Weights of the losses that the model returns, by name."""
-    return {"lm_loss": 1.0, "tree_loss": settings.tree_weight, "choice_loss": settings.choice_loss,
-            "height_loss": settings.height_penalty}  # fmt: skip

@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Limits, Step
 from pretraining.best import Best
@@ -36,6 +37,7 @@ class Run:
     """Everything that a run trains with.
 
     Attributes:
+        objective: model and losses, prepared for all processes.
         plan: the settings of every step.
         window_size: the model's own, for stages that do not set another.
         position: this process's position in the running epoch, None before its first step.
@@ -46,7 +48,8 @@ class Run:
     accelerator: Accelerator
     options: Options
     tokenizer: PreTrainedTokenizerBase
-    model: torch.nn.Module
+    model: FastR2D2ForPreTraining
+    objective: torch.nn.Module
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
     epochs: object
@@ -136,7 +139,7 @@ def advance(run: Run, step: Step, counts: Counts) -> None:
     if settings.needs_snapshot and run.progress.step in run.plan.boundaries:
         run.guide.take_snapshot()
     outcome = take_step(
-        run.accelerator, run.model, run.optimizer, step, counts, training.max_grad_norm, settings, run.guide
+        run.accelerator, run.objective, run.optimizer, step, counts, training.max_grad_norm, settings, run.guide
     )
     run.schedule.step()
     count_step(run, outcome, counts, time.monotonic() - run.clock)
@@ -144,7 +147,7 @@ def advance(run: Run, step: Step, counts: Counts) -> None:
 
 
 def set_window(run: Run, settings: Settings) -> None:
-    run.accelerator.unwrap_model(run.model).config.window_size = settings.window_size or run.window_size
+    run.model.config.window_size = settings.window_size or run.window_size
 
 
 def end_stream(run: Run) -> None:
@@ -177,7 +180,7 @@ def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> No
     progress.left_out += counts.left_out
     if outcome.is_applied:
         progress.skipped_in_a_row = 0
-        progress.add(outcome.losses, counts.tokens, counts.sentences, seconds)
+        progress.add(outcome.losses, counts.sizes, seconds)
     else:
         progress.skip(seconds)
     if progress.skipped_in_a_row == MAX_SKIPPED_STEPS:
@@ -220,7 +223,7 @@ def record(run: Run, found: dict) -> None:
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:
         write_evaluations(run)
-        run.best.keep_if_better(figures, run.accelerator.unwrap_model(run.model), run.tokenizer)
+        run.best.keep_if_better(figures, run.model, run.tokenizer)
     run.accelerator.wait_for_everyone()
     run.accelerator.log({key: value for key, value in figures.items() if key != "step"}, step=run.progress.step)
     if figures.keys() > {"step", "tokens"}:

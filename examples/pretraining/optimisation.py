@@ -1,4 +1,4 @@
-"""Optimiser, schedule and clipping, with separate groups for encoder and parser; the objective over global counts."""
+"""Optimiser, schedule and clipping, with separate groups for encoder and parser."""
 
 from functools import partial
 
@@ -6,20 +6,22 @@ import torch
 from torch import Tensor, nn
 
 from modeling_fast_r2d2 import parameter_groups
+from pretraining.losses import Objective
 from pretraining.options import TrainingOptions
 from pretraining.settings import PLAN_WITHOUT_STAGES, Plan
 
 GROUPS = ("encoder", "parser")
 RATES = {"encoder": "learning_rate", "parser": "parser_learning_rate"}
-# The losses of a step, and what each is a mean over.
-LOSSES = {"lm_loss": "tokens", "tree_loss": "sentences", "choice_loss": "tokens", "height_loss": "sentences"}
 
 
-def make_optimizer(model: nn.Module, options: TrainingOptions, device: str = "cpu") -> torch.optim.AdamW:
-    """AdamW with a learning rate per group and without weight decay of biases; on a GPU in a few launches per step."""
-    rates = options.learning_rate, options.parser_learning_rate
-    fused = True if device == "cuda" else None
-    return torch.optim.AdamW(parameter_groups(model, *rates, options.weight_decay), fused=fused)
+def make_optimizer(objective: Objective, options: TrainingOptions, device: str = "cpu") -> torch.optim.AdamW:
+    """AdamW with a learning rate per group and without weight decay of biases; on a GPU in a few launches per step.
+
+    Parameters of losses are trained as the encoder's.
+    """
+    rates = options.learning_rate, options.parser_learning_rate, options.weight_decay
+    groups = [group for module in (objective.model, objective.own) for group in parameter_groups(module, *rates)]
+    return torch.optim.AdamW(groups, fused=True if device == "cuda" else None)
 
 
 def make_schedule(
@@ -70,30 +72,3 @@ def drop_gradients(optimizer: torch.optim.Optimizer, name: str) -> None:
         if group["name"] == name:
             for parameter in group["params"]:
                 parameter.grad = None
-
-
-def loss_denominators(num_tokens: int | Tensor, num_sentences: int) -> list[int | Tensor]:
-    """For each of `LOSSES`, the number of tokens or sentences that it is a mean over.
-
-    The choice loss is a mean over cells, but their number grows with the number of tokens.
-    """
-    units = {"tokens": num_tokens, "sentences": num_sentences}
-    return [units[unit] for unit in LOSSES.values()]
-
-
-def objective(
-    sums: Tensor, num_tokens: int, num_sentences: int, num_processes: int, weights: dict[str, float] | None = None
-) -> Tensor:
-    """One process's share of the loss of a step.
-
-    Args:
-        sums: ``(4,)``, the losses of one batch in the order of `LOSSES`, each summed over tokens or sentences.
-        num_tokens, num_sentences: of the whole step, over all processes and batches.
-        num_processes: a factor that undoes the mean of data-parallel training over the processes' gradients.
-        weights: of losses by name. A loss without one weighs 1 if it is the paper's, else 0.
-    """
-    weights = dict.fromkeys(LOSSES, 0.0) | {"lm_loss": 1.0, "tree_loss": 1.0} | (weights or {})
-    numbers = loss_denominators(num_tokens, num_sentences)
-    return num_processes * sum(
-        weights[name] * loss_sum / number for name, loss_sum, number in zip(LOSSES, sums, numbers, strict=True)
-    )

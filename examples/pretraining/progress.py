@@ -2,6 +2,8 @@
 
 from dataclasses import asdict, dataclass, field
 
+from pretraining.losses import LOSSES
+
 
 @dataclass
 class Progress:
@@ -33,15 +35,21 @@ class Progress:
     evaluations: list[dict] = field(default_factory=list)
     since_point: dict[str, float] = field(default_factory=dict)
 
-    def add(self, losses: dict[str, float], tokens: int, sentences: int, seconds: float) -> None:
-        """Count a step."""
+    def add(self, losses: dict[str, float], sizes: dict[str, int], seconds: float) -> None:
+        """Count a step.
+
+        Args:
+            losses: means, by name.
+            sizes: numbers of tokens, sentences and constituents.
+        """
         self.step += 1
-        self.tokens += tokens
+        self.tokens += sizes["tokens"]
         self.seconds += seconds
-        amounts = {"tokens": tokens, "sentences": sentences, "seconds": seconds}
-        amounts |= {"lm_loss": losses["lm_loss"] * tokens, "tree_loss": losses["tree_loss"] * sentences}
-        for name in losses.keys() - amounts.keys():  # losses that only some stages have
-            amounts |= {name: losses[name], f"{name}_steps": 1}
+        amounts = {"tokens": sizes["tokens"], "seconds": seconds}
+        for loss in LOSSES:
+            if loss.name in losses:
+                number = sizes[loss.unit]
+                amounts |= {f"{loss.name}_loss": losses[loss.name] * number, f"{loss.name}_number": number}
         for name, amount in amounts.items():
             self.since_point[name] = self.since_point.get(name, 0.0) + amount
 
@@ -57,13 +65,9 @@ class Progress:
         sums, self.since_point = self.since_point, {}
         point = {"step": self.step, "tokens": self.tokens, "skipped": self.skipped, "left_out": self.left_out, **more}
         if sums:
-            point |= {
-                "lm_loss": sums["lm_loss"] / sums["tokens"],
-                "tree_loss": sums["tree_loss"] / sums["sentences"],
-                "tokens_per_second": sums["tokens"] / max(sums["seconds"], 1e-9),
-            }
-        for name in [name.removesuffix("_steps") for name in sums if name.endswith("_steps")]:
-            point[name] = sums[name] / sums[f"{name}_steps"]
+            point["tokens_per_second"] = sums["tokens"] / max(sums["seconds"], 1e-9)
+        for loss in (name for name in sums if name.endswith("_loss")):
+            point[loss] = sums[loss] / max(1, sums[loss.replace("_loss", "_number")])
         self.curve.append(point)
         return point
 

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args, get_type_hints
 
-ALLOWED_WORDS = {"chart_scores": ("parser", "snapshot", "counts", "mixed"), "choice_scores": ("counts", "snapshot")}
+ALLOWED_WORDS = {
+    "encoding": ("chart", "forced"),
+    "chart_scores": ("parser", "snapshot", "counts", "mixed"),
+    "choice_scores": ("counts", "snapshot"),
+}
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,8 @@ class Settings:
     """The settings of one step. The defaults are the paper's objective; None stands for the value in the options.
 
     Attributes:
+        encoding: ``"chart"``; or ``"forced"``, along the tree of ``chart_scores``. It costs a fraction of a chart, but
+            the losses of tree, choice and height need a chart.
         chart_scores: the scores that prune the charts: of the ``"parser"``; of a ``"snapshot"``, the parser as it was
             when the stage began; ``"counts"`` (of `count_teacher`); or ``"mixed"``, counts for a share of the sentences
             and the parser's for the others. The model's noise is added to all.
@@ -30,7 +36,7 @@ class Settings:
         height_threshold: 0 to 1.
         learning_rate, parser_learning_rate: the rates themselves; the warm-up and decay of the options do not apply.
         window_size: window size of the charts.
-        tree_weight: weight of the tree loss.
+        lm_weight, tree_weight: weights of the paper's losses.
         per_device_train_batch_tokens: as the option.
     """
 
@@ -44,9 +50,11 @@ class Settings:
     lm_trains_choice: bool = True
     height_penalty: float = 0.0
     height_threshold: float = 0.35
+    encoding: str = "chart"
     learning_rate: float | None = None
     parser_learning_rate: float | None = None
     window_size: int | None = None
+    lm_weight: float = 1.0
     tree_weight: float = 1.0
     per_device_train_batch_tokens: int | None = None
 

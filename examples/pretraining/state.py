@@ -1,5 +1,5 @@
-"""The state of a run in a checkpoint: model, optimiser, schedule, progress, the parser's snapshot, and each process's
-position and random state."""
+"""The state of a run in a checkpoint: model, losses' parameters, optimiser, schedule, progress, the parser's snapshot,
+and each process's position and random state."""
 
 import json
 from pathlib import Path
@@ -20,13 +20,17 @@ def write_state(run, folder: Path) -> None:
     if not accelerator.is_main_process:
         return
     run.tokenizer.save_pretrained(folder)
-    state = {"optimizer": run.optimizer.state_dict(), "schedule": run.schedule.state_dict()}
+    state = {
+        "losses": accelerator.unwrap_model(run.objective).own.state_dict(),
+        "optimizer": run.optimizer.state_dict(),
+        "schedule": run.schedule.state_dict(),
+    }
     if accelerator.scaler is not None:
         state["scaler"] = accelerator.scaler.state_dict()
     if run.guide.snapshot is not None:
         state["snapshot"] = run.guide.snapshot.state_dict()
     with disk_errors(folder):
-        accelerator.unwrap_model(run.model).save_pretrained(folder)
+        run.model.save_pretrained(folder)
         torch.save(state, folder / "optimizer.pt")
     (folder / "progress.json").write_text(json.dumps(run.progress.as_dict()), encoding="utf-8")
 
@@ -42,9 +46,9 @@ def resume(run, checkpoint: Path) -> None:
     if progress.corpus != run.progress.corpus:
         raise ValueError(f"the corpus has changed since {checkpoint}: it was {progress.corpus}, now it is "
                          f"{run.progress.corpus}; restore the old corpus, or give another --output_dir")  # fmt: skip
-    model = accelerator.unwrap_model(run.model)
-    load_model(model, checkpoint / "model.safetensors")
+    load_model(run.model, checkpoint / "model.safetensors")
     state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
+    accelerator.unwrap_model(run.objective).own.load_state_dict(state["losses"])
     run.optimizer.load_state_dict(state["optimizer"])
     run.schedule.load_state_dict(state["schedule"])
     if "snapshot" in state:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import torch
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
-from torch import Tensor
 
 from pretraining.batches import Step
-from pretraining.guidance import Guide, loss_weights
-from pretraining.optimisation import LOSSES, clip_gradients, drop_gradients, loss_denominators, objective
-from pretraining.settings import PAPER_SETTINGS, Settings
-
-ALWAYS_REPORTED = ("lm_loss", "tree_loss")
+from pretraining.guidance import Guide
+from pretraining.losses import LOSSES, sizes
+from pretraining.optimisation import clip_gradients, drop_gradients
+from pretraining.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -26,10 +24,15 @@ class Counts:
     left_out: int
     requests: dict[str, bool]
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """By the units of losses."""
+        return sizes(self.tokens, self.sentences)
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """Mean losses of a step in nats, over all its tokens or sentences, and whether the update was applied."""
+    """Mean losses of a step in nats, by name, over all that they are means over; and whether the update was applied."""
 
     losses: dict[str, float]
     is_applied: bool
@@ -44,46 +47,36 @@ def reduce_counts(accelerator: Accelerator, step: Step, **requests: bool) -> Cou
 
 def take_step(
     accelerator: Accelerator,
-    model,
+    objective: torch.nn.Module,
     optimizer,
     step: Step,
     counts: Counts,
     max_grad_norm: float,
-    settings: Settings = PAPER_SETTINGS,
-    guide: Guide | None = None,
+    settings: Settings,
+    guide: Guide,
 ) -> Outcome:
-    """Forward pass, backward pass and update; neither accumulation nor the number of processes changes the result."""
-    weights = loss_weights(settings)
-    sums = torch.zeros(len(LOSSES), device=accelerator.device)
+    """Forward pass, backward pass and update; neither accumulation nor the number of processes changes the result.
+
+    Args:
+        objective: an `Objective` with the losses of `LOSSES`, prepared by the accelerator.
+    """
+    losses = [loss for loss in LOSSES if loss.is_used(settings)]
+    numbers = {loss.name: max(1, counts.sizes[loss.unit]) for loss in losses}
+    weights = {loss.name: getattr(settings, loss.weight) for loss in losses}
+    totals = torch.zeros(len(losses), device=accelerator.device)
     for number, batch in enumerate(step.batches, start=1):
         is_last = number == len(step.batches)
-        with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-            batch = send_to_device(batch, accelerator.device)
-            batch_sums = loss_sums(model, guide.arguments(settings, batch) if guide else batch)
+        with contextlib.nullcontext() if is_last else accelerator.no_sync(objective):
+            sums = objective(*guide(settings, send_to_device(batch, accelerator.device)), losses)
             if not step.num_sentences:
-                batch_sums = 0 * batch_sums
-            share = objective(batch_sums, counts.tokens, counts.sentences, accelerator.num_processes, weights)
-            accelerator.backward(share)
-        sums += batch_sums.detach()
-    numbers = loss_denominators(counts.tokens, counts.sentences)
-    means = dict(zip(LOSSES, (accelerator.reduce(sums, "sum") / sums.new_tensor(numbers)).tolist(), strict=True))
-    losses = {name: mean for name, mean in means.items() if weights[name] or name in ALWAYS_REPORTED}
-    return Outcome(losses, _update(accelerator, optimizer, losses, max_grad_norm, settings.tree_weight))
-
-
-def loss_sums(model, batch: dict[str, Tensor]) -> Tensor:
-    """``(4,)`` float32, `LOSSES`, each summed over its tokens or sentences; 0 for a loss that was not requested."""
-    output = model(**batch)
-    numbers = loss_denominators(batch["attention_mask"].sum(), len(batch["input_ids"]))
-    means = [getattr(output, name, None) for name in LOSSES]
-    nothing = torch.zeros_like(output.lm_loss)
-    sums = torch.stack([
-        nothing if mean is None else mean * number for mean, number in zip(means, numbers, strict=True)
-    ])  # fmt: skip
-    has_splits = batch["input_ids"].shape[1] > 1
-    if not has_splits:  # no loss depends on parser and choice, but other processes wait for their gradients
-        sums = sums + 0 * sum(parameter.sum() for parameter in model.parameters())
-    return sums
+                sums = {name: 0 * value for name, value in sums.items()}
+            share = sum(weights[name] * value / numbers[name] for name, value in sums.items())
+            # The factor undoes the mean of data-parallel training over the processes' gradients.
+            accelerator.backward(accelerator.num_processes * share)
+        totals += torch.stack([value.detach() for value in sums.values()])
+    totals = accelerator.reduce(totals, "sum").tolist()
+    means = {name: total / number for (name, number), total in zip(numbers.items(), totals, strict=True)}
+    return Outcome(means, _update(accelerator, optimizer, means, max_grad_norm, settings.tree_weight))
 
 
 def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: float, tree_weight: float) -> bool:

@@ -72,7 +72,8 @@ def _work(arguments, at, rank, num_processes, port, log) -> None:
 
 
 def _arrange(what: str, number: int, event: str) -> None:
-    from pretraining import checkpoints, evaluation, loop, step
+    from pretraining import checkpoints, evaluation, loop
+    from pretraining.losses import Objective
 
     module, name = {
         "step": (loop, "take_step"), "publish": (checkpoints, "publish"), "validation": (evaluation, "send_to_device"),
@@ -83,16 +84,16 @@ def _arrange(what: str, number: int, event: str) -> None:
         nonlocal calls
         calls += 1
         if event == "nan" and calls >= number:
-            step.loss_sums = lambda *_: _not_finite(*_)
+            Objective.forward = not_finite
         elif calls == number and event == "full disk":
             resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         elif calls == number:
             os.kill(os.getpid(), getattr(signal, event))
         return original(*arguments, **options)
 
-    sums = step.loss_sums
+    forward = Objective.forward
 
-    def _not_finite(model, batch):
-        return sums(model, batch) * float("nan")
+    def not_finite(*arguments):
+        return {name: value * float("nan") for name, value in forward(*arguments).items()}
 
     setattr(module, name, counted)

@@ -1,20 +1,13 @@
-"""What settings ask of the model, and what a step makes of its losses."""
-
-from types import SimpleNamespace
+"""What settings ask of a batch."""
 
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from pretraining.batches import Step
 from pretraining.count_teacher import CountTeacher, UnitCounts
-from pretraining.guidance import CollatorWithBounds, Guide, argument_names, check_arguments, loss_weights
-from pretraining.optimisation import make_optimizer, objective
-from pretraining.options import TrainingOptions
+from pretraining.guidance import CollatorWithBounds, Guide
+from pretraining.losses import Guidance
 from pretraining.settings import Ramp, Settings, Stage
-from pretraining.step import Counts, loss_sums, take_step
 
 TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False,
           "height_penalty": 2.0}  # fmt: skip
@@ -35,25 +28,25 @@ def guided(a_batch):
 
 
 def asked(guide, settings, batch):
-    """Arguments beside the batch's own."""
-    arguments = guide.arguments(settings, batch)
-    return {name: value for name, value in arguments.items() if name not in batch}
+    """What the guidance asks for beside the paper's objective, by name."""
+    guidance = vars(guide(settings, batch)[1])
+    return {name: value for name, value in guidance.items() if value is not getattr(Guidance, name)}
 
 
 def test_the_papers_settings_ask_for_nothing(guided):
-    arguments = Guide(None, None).arguments(Settings(), guided)
-    assert arguments.keys() == guided.keys() - {"bounds"}
-    assert argument_names(Stage("", 1)) == set()
+    inputs, guidance = Guide(None, None)(Settings(), guided)
+    assert inputs.keys() == guided.keys() - {"bounds"}
+    assert guidance == Guidance(height_threshold=0.35)
 
 
-def test_settings_become_arguments(guided, teacher):
+def test_settings_become_guidance(guided, teacher):
     scores, guide = teacher(guided["input_ids"]), Guide(teacher, None)
-    [(name, found)] = asked(guide, Settings(chart_scores="counts"), guided).items()
-    assert name == "chart_scores" and torch.equal(found, scores)
-    arguments = asked(guide, Stage("", 1, None, TAUGHT).at(0.5), guided)
-    assert arguments.keys() == argument_names(Stage("", 1, None, TAUGHT))
-    assert torch.equal(arguments["choice_scores"], scores) and torch.equal(arguments["chart_scores"], scores)
-    assert arguments["lm_trains_choice"] is False and arguments["height_threshold"] == 0.35
+    found = asked(guide, Settings(chart_scores="counts"), guided)
+    assert found.keys() == {"chart_scores", "height_threshold"} and torch.equal(found["chart_scores"], scores)
+    found = asked(guide, Stage("", 1, None, TAUGHT).at(0.5), guided)
+    assert found.keys() == {"chart_scores", "chart_rows", "choice_scores", "lm_trains_choice", "height_threshold"}
+    assert torch.equal(found["choice_scores"], scores) and torch.equal(found["chart_scores"], scores)
+    assert found["lm_trains_choice"] is False and found["height_threshold"] == 0.35
 
 
 def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
@@ -80,12 +73,11 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     now = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
     tiny_model.train()
     by_parser = asked(guide, settings, guided)
-    wanted = {"choice_loss": 1, "choice_scores": "snapshot", "bounds_bonus": 3}
-    assert by_parser.keys() == argument_names(Stage("", 1, None, wanted)) and tiny_model.training
+    assert "chart_rows" not in by_parser and tiny_model.training
     assert torch.allclose(by_parser["choice_scores"], own + bonus) and not torch.allclose(own, now)
     assert torch.allclose(by_parser["chart_scores"], now + bonus) and not by_parser["chart_scores"].requires_grad
     by_snapshot = asked(guide, Settings("snapshot", bounds_bonus=2), guided)
-    assert by_snapshot.keys() == argument_names(Stage("", 1, None, {"chart_scores": "snapshot"})) == {"chart_scores"}
+    assert by_snapshot.keys() == {"chart_scores", "height_threshold"}
     assert torch.allclose(by_snapshot["chart_scores"], own + bonus * 2 / 3)
     assert torch.allclose(asked(guide, Settings("snapshot"), guided)["chart_scores"], own)
     mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]
@@ -102,7 +94,6 @@ def test_names_lower_scores_by_their_bonus(guided, teacher):
     names = -5.0 * (bounds < 0)
     assert torch.equal(found["chart_scores"], scores + (3.0 * (bounds > 0) + names))
     assert torch.equal(found["choice_scores"], scores + (2.0 * (bounds > 0) + names))
-    assert argument_names(Stage("", 1, None, {"names_bonus": 5})) == {"chart_scores"}
 
 
 def test_the_copied_scores_may_have_a_bonus_of_their_own(guided, teacher):
@@ -125,51 +116,3 @@ def test_batches_know_where_punctuation_stood(tokenizer):
     batch = CollatorWithBounds(tokenizer)(features)
     assert batch["bounds"].tolist() == [[-1, 1, 0], [1, 0, 1], [0, 0, 0]]
     assert CollatorWithBounds(tokenizer)(features[2:])["bounds"].shape == (1, 0)
-
-
-def test_a_stage_that_the_model_cannot_serve_is_refused(tiny_model):
-    def forward(input_ids, chart_scores=None, chart_rows=None, choice_scores=None): ...
-
-    check_arguments((Stage("plain", 1, None, {"window_size": 2}),), tiny_model.forward)
-    with pytest.raises(ValueError, match="stage late needs a model whose forward takes height_threshold, lm_trains"):
-        check_arguments((Stage("plain", 1), Stage("late", 1, None, TAUGHT)), forward)
-
-
-def test_losses_are_summed_over_what_they_are_means_of():
-    def model(input_ids, attention_mask):
-        means = {"lm_loss": 2.0, "tree_loss": 3.0, "height_loss": 0.25}
-        return SimpleNamespace(choice_loss=None, **{name: torch.tensor(mean) for name, mean in means.items()})
-
-    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
-    sums = loss_sums(model, {"input_ids": mask, "attention_mask": mask})
-    assert sums.tolist() == [2 * 5, 3 * 2, 0, 0.25 * 2]
-    assert objective(sums, 10, 4, 1).item() == pytest.approx(1 + 1.5)
-    weights = loss_weights(Settings(tree_weight=0.5, height_penalty=2.0, choice_loss=9.0))
-    assert objective(sums, 10, 4, 3, weights).item() == pytest.approx(3 * (1 + 0.75 + 2 * 0.125))
-
-
-class Served(FastR2D2ForPreTraining):
-    """Takes what is asked for and returns losses that say whether it came."""
-
-    def forward(self, chart_scores=None, choice_scores=None, height_threshold=None, **batch):
-        output = super().forward(**batch)
-        output["choice_loss"] = choice_scores.mean().abs() if choice_scores is not None else None
-        output["height_loss"] = None if height_threshold is None else output.tree_loss
-        self.seen = chart_scores
-        return output
-
-
-def test_a_step_weighs_what_a_stage_asks_for(tiny_config, guided, teacher):
-    model, accelerator = Served(tiny_config), Accelerator(cpu=True)
-    optimizer = accelerator.prepare(make_optimizer(model, TrainingOptions()))
-    tokens = int(guided["attention_mask"].sum())
-    step, counts = Step([guided], tokens, 5), Counts(tokens, 5, 0, {})
-    settings = Settings(chart_scores="counts", choice_loss=0.5, height_penalty=2.0)
-    losses = take_step(accelerator, model, optimizer, step, counts, 1.0, settings, Guide(teacher, model)).losses
-    assert losses["choice_loss"] == pytest.approx(teacher(guided["input_ids"]).mean().abs().item())
-    assert losses["height_loss"] == pytest.approx(losses["tree_loss"]) and model.seen is not None
-    guide = Guide(None, model)
-    assert take_step(accelerator, model, optimizer, step, counts, 1.0, guide=guide).losses.keys() == {
-        "lm_loss",
-        "tree_loss",
-    }

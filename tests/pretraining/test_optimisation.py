@@ -8,16 +8,20 @@ from accelerate import Accelerator
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.assembly import number_of_workers
 from pretraining.batches import Step
+from pretraining.guidance import Guide
+from pretraining.losses import Objective, sizes
 from pretraining.optimisation import clip_gradients, drop_gradients, learning_rates, make_optimizer, make_schedule
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.progress import Progress
-from pretraining.settings import Plan, Ramp, Stage
+from pretraining.settings import PAPER_SETTINGS, Plan, Ramp, Stage
 from pretraining.step import Counts, take_step
 
 
 @pytest.fixture
 def optimizer(tiny_model):
-    return make_optimizer(tiny_model, TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, weight_decay=0.1))
+    return make_optimizer(
+        Objective(tiny_model), TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, weight_decay=0.1)
+    )
 
 
 def test_on_a_gpu_the_update_is_fused_and_workers_load(tiny_model):
@@ -25,7 +29,7 @@ def test_on_a_gpu_the_update_is_fused_and_workers_load(tiny_model):
     updates = {}
     for device in ("cpu", "cuda"):
         model = copy.deepcopy(tiny_model)
-        optimizer = make_optimizer(model, TrainingOptions(), device)
+        optimizer = make_optimizer(Objective(model), TrainingOptions(), device)
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()
@@ -41,20 +45,22 @@ def test_with_float16_a_step_of_infinite_gradients_is_skipped_and_the_scale_fall
     tiny_model, a_batch, fused, monkeypatch
 ):
     """A fused optimiser leaves its weights alone without a word to accelerate."""
-    accelerator = Accelerator(cpu=True)
+    accelerator, objective = Accelerator(cpu=True), Objective(tiny_model)
     accelerator.native_amp, accelerator.scaler = True, torch.amp.GradScaler("cpu")
     monkeypatch.setattr(Accelerator, "mixed_precision", "fp16")  # which accelerate has on a GPU only
-    optimizer = accelerator.prepare(make_optimizer(tiny_model, TrainingOptions(), "cuda" if fused else "cpu"))
+    optimizer = accelerator.prepare(make_optimizer(objective, TrainingOptions(), "cuda" if fused else "cpu"))
     tokens = int(a_batch["attention_mask"].sum())
-    step, counts = Step([a_batch], tokens, 5), Counts(tokens, 5, 0, {})
+    batch = a_batch | {"bounds": torch.zeros(5, 8, dtype=torch.int8)}
+    step, counts = Step([batch], tokens, 5), Counts(tokens, 5, 0, {})
+    rest = step, counts, 1.0, PAPER_SETTINGS, Guide(None, tiny_model)
     before, weight = copy.deepcopy(tiny_model.state_dict()), tiny_model.model.composition.blend.weight
     overflow = weight.register_hook(lambda gradient: gradient * math.inf)
     for _ in range(2):
-        assert not take_step(accelerator, tiny_model, optimizer, step, counts, 1.0).is_applied
+        assert not take_step(accelerator, objective, optimizer, *rest).is_applied
     torch.testing.assert_close(tiny_model.state_dict(), before, rtol=0, atol=0)
     assert accelerator.scaler.get_scale() == 65536 / 4
     overflow.remove()
-    assert take_step(accelerator, tiny_model, optimizer, step, counts, 1.0).is_applied
+    assert take_step(accelerator, objective, optimizer, *rest).is_applied
     assert not weight.equal(before["model.composition.blend.weight"])
 
 
@@ -74,7 +80,7 @@ def test_each_group_is_clipped_by_its_own_norm(tiny_model, optimizer):
 def test_a_forgotten_group_begins_afresh(tiny_config):
     """Its first update is of the learning rate's size, however late it comes."""
     model = FastR2D2ForPreTraining(tiny_config)
-    optimizer = make_optimizer(model, TrainingOptions(parser_learning_rate=1e-2))
+    optimizer = make_optimizer(Objective(model), TrainingOptions(parser_learning_rate=1e-2))
     weight = model.model.parser.dense.weight
     before = weight.detach().clone()
     for step in range(50):
@@ -111,7 +117,7 @@ def test_a_stage_sets_its_own_rates(optimizer):
 
 
 def test_a_rate_of_zero_cannot_be_scaled(tiny_model):
-    optimizer = make_optimizer(tiny_model, TrainingOptions(learning_rate=0))
+    optimizer = make_optimizer(Objective(tiny_model), TrainingOptions(learning_rate=0))
     with pytest.raises(ValueError, match="stages set learning_rate, so the option learning_rate must be > 0"):
         make_schedule(optimizer, 0, 8, Plan((Stage("", 8, None, {"learning_rate": 1.0}),)))
 
@@ -139,12 +145,13 @@ def test_stages_are_checked_with_the_options():
 
 def test_points_of_the_curve_are_means_over_tokens_and_sentences():
     progress = Progress()
-    progress.add({"lm_loss": 2.0, "tree_loss": 1.0}, tokens=10, sentences=1, seconds=1.0)
+    progress.add({"lm": 2.0, "tree": 1.0}, sizes(tokens=10, sentences=1), seconds=1.0)
     progress.skip(seconds=1.0)
-    progress.add({"lm_loss": 5.0, "tree_loss": 4.0}, tokens=30, sentences=2, seconds=1.0)
+    progress.add({"lm": 5.0, "tree": 4.0, "height": 0.5}, sizes(tokens=30, sentences=2), seconds=1.0)
     point = progress.end_point({})
     assert (point["step"], point["skipped"], point["tokens"]) == (3, 1, 40)
     assert (point["lm_loss"], point["tree_loss"], point["tokens_per_second"]) == (4.25, 3.0, 20.0)
+    assert point["height_loss"] == 0.5 and "height_number" not in point
     assert "lm_loss" not in progress.end_point({})
     assert Progress(**progress.as_dict()) == progress
 

@@ -214,6 +214,25 @@ def test_neither_processes_nor_accumulation_change_the_weights(options, tmp_path
 
 
 @pytest.mark.slow
+def test_several_processes_share_a_stage_in_which_parameters_rest(options, tmp_path):
+    """Along forced trees nothing is chosen, and the parser learns nothing."""
+    options = [o + NO_CHANCE if "hidden_size" in o else o for o in options]
+    (tmp_path / "forced.yaml").write_text("stages: [{steps: 4, encoding: forced, tree_weight: 0}]", encoding="utf-8")
+    options = ["--recipe", str(tmp_path / "forced.yaml"), *options, "--save_steps", "2"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert pretrain([*options, "--per_device_train_batch_size", "32", "--output_dir", str(one)]) == [0]
+    options += ["--per_device_train_batch_size", "16", "--output_dir", str(two)]
+    assert 0 not in pretrain(options, at=("step", 4, "SIGKILL"), num_processes=2)
+    assert pretrain(options, num_processes=2) == [0, 0]
+    before, after = weights(one), weights(two)
+    assert max((before[name] - after[name]).abs().max() for name in before) < 1e-5
+    first = load_file(one / "checkpoints" / "checkpoint-000000002" / "model.safetensors")
+    moved = {name for name in before if not before[name].equal(first[name])}
+    assert "model.composition.blend.weight" in moved and not any("parser" in name for name in moved)
+    assert "model.composition.score.weight" not in moved
+
+
+@pytest.mark.slow
 def test_several_processes_go_on_as_one_run(options, tmp_path):
     whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*options, *whole], num_processes=2) == [0, 0]

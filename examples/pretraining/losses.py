@@ -1,0 +1,193 @@
+"""The losses of pretraining: each is one entry of `LOSSES`, from which its weight, its curve and its mean over all
+processes and batches follow.
+
+To add a loss, write its function, add its entry, and give `Settings` its weight. If it has parameters of its own, it is
+a class of modules: its parameters are trained and are in checkpoints, but not in the model that a run ends with.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from modeling_fast_r2d2.chart import Chart
+from modeling_fast_r2d2.chart_planning import merge_ranks
+from modeling_fast_r2d2.encoder import EncodedChart
+from modeling_fast_r2d2.inputs import EmbeddedBatch, read_split_scores
+from modeling_fast_r2d2.transfer import to_device
+from modeling_fast_r2d2.tree_distribution import TreeDistribution
+from pretraining.settings import Settings, Stage
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """How a batch is encoded and what its losses are told; the defaults are the paper's.
+
+    Attributes:
+        encoding: ``"chart"``; or ``"forced"``, one tree per sentence, without candidates to choose from.
+        chart_scores: ``(batch, seq_len - 1)`` float32. These scores, plus the model's noise, prune the charts or make
+            the trees instead of the parser's. The tree loss still trains the parser's own.
+        chart_rows: ``(batch,)`` bool, the sentences for which ``chart_scores`` are used; None means all.
+        choice_scores: ``(batch, seq_len - 1)`` float32, a teacher's split scores, for the choice loss.
+        lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
+        height_threshold: height per token without a penalty, for the height loss.
+    """
+
+    encoding: str = "chart"
+    chart_scores: Tensor | None = None
+    chart_rows: Tensor | None = None
+    choice_scores: Tensor | None = None
+    lm_trains_choice: bool = True
+    height_threshold: float = 0.0
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """What was encoded: all that a loss is a function of."""
+
+    model: FastR2D2ForPreTraining
+    batch: EmbeddedBatch
+    chart: Chart
+    encoded: EncodedChart
+    guidance: Guidance = field(default_factory=Guidance)
+
+    @cached_property
+    def trees(self) -> TreeDistribution:
+        return TreeDistribution(self.chart, self.encoded.choices())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return sizes(int(self.batch.sentences.lengths.sum()), len(self.batch.sentences.lengths))
+
+
+def sizes(tokens: int, sentences: int) -> dict[str, int]:
+    """What losses are means over; constituents are those of two or more tokens."""
+    return {"tokens": tokens, "sentences": sentences, "constituents": tokens - sentences}
+
+
+def language_model_loss(of: EncodedBatch) -> Tensor:
+    return of.model.lm_loss(of.batch, of.chart, of.encoded)
+
+
+def tree_loss(of: EncodedBatch) -> Tensor:
+    return of.model.tree_loss(of.batch, of.chart, of.encoded)
+
+
+def choice_loss(of: EncodedBatch) -> Tensor:
+    """Cross entropy of the encoder's choice in each cell and that of ``choice_scores``."""
+    scores = read_split_scores(of.guidance.choice_scores, of.batch.sentences)
+    [ranks] = to_device([merge_ranks(scores, of.batch.sentences.lengths, of.batch.nesting)], of.encoded.nodes.device)
+    return of.trees.choice_loss(ranks)
+
+
+def height_loss(of: EncodedBatch) -> Tensor:
+    return of.trees.height_loss(of.guidance.height_threshold)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss of pretraining.
+
+    Attributes:
+        name: in curves and logs, where ``_loss`` follows it.
+        of: from an `EncodedBatch` to a scalar, the mean over its units; or a class of modules that do this. An
+            instance is made with the model and the run's `Guide`, which holds what is frozen.
+        unit: what it is a mean over, a key of `sizes`. The choice loss is a mean over cells, whose number grows with
+            the number of tokens.
+        weight: the name of its weight in `Settings`.
+        needs_chart: whether it depends on the candidates of a chart, so that forced encoding cannot have it.
+        is_always_shown: whether it is computed even if its weight is 0.
+    """
+
+    name: str
+    of: Callable
+    unit: str
+    weight: str
+    needs_chart: bool = True
+    is_always_shown: bool = False
+
+    def is_used(self, settings: Settings) -> bool:
+        return bool(getattr(settings, self.weight)) or self.is_always_shown and settings.encoding == "chart"
+
+
+LOSSES = [
+    Loss("lm", language_model_loss, "tokens", "lm_weight", needs_chart=False),
+    Loss("tree", tree_loss, "sentences", "tree_weight", is_always_shown=True),
+    Loss("choice", choice_loss, "tokens", "choice_loss"),
+    Loss("height", height_loss, "sentences", "height_penalty"),
+]
+
+
+def check_stages(stages: Iterable[Stage]) -> None:
+    """Raise ValueError if a stage asks for a loss that its encoding does not have, or for none."""
+    for stage in stages:
+        ends = stage.at(0), stage.at(1)
+        wanted = [loss for loss in LOSSES if any(getattr(settings, loss.weight) for settings in ends)]
+        if ends[0].encoding == "forced" and (impossible := [loss.weight for loss in wanted if loss.needs_chart]):
+            raise ValueError(f"stage {stage.name}: forced encoding has no chart, so {', '.join(impossible)} must be 0")
+        if not wanted:
+            raise ValueError(f"stage {stage.name}: no loss has a weight above 0")
+
+
+def leave_parameters_out(stages: Iterable[Stage]) -> bool:
+    """Whether some parameters of the model take no part in a stage: those of the choice, or of the language model."""
+    return any(stage.at(0).encoding == "forced" or 0 in stage.first_and_last("lm_weight") for stage in stages)
+
+
+class Objective(nn.Module):
+    """The model and its losses as one module, since several processes share only gradients of a ``forward``.
+
+    Args:
+        model: is trained.
+        guide: the run's `Guide`.
+        stages: of the run; losses that no stage has make no parameters.
+    """
+
+    def __init__(self, model: FastR2D2ForPreTraining, guide=None, stages: Iterable[Stage] = ()):
+        super().__init__()
+        self.model = model
+        settings = [stage.at(share) for stage in stages for share in (0, 1)]
+        self.own = nn.ModuleDict({
+            loss.name: loss.of(model, guide) for loss in LOSSES
+            if isinstance(loss.of, type) and any(map(loss.is_used, settings))
+        })  # fmt: skip
+
+    def forward(self, inputs: dict[str, Tensor], guidance: Guidance, losses: Iterable[Loss]) -> dict[str, Tensor]:
+        """Encode a batch; compute some losses.
+
+        Args:
+            inputs: of the model.
+
+        Returns:
+            Scalars in nats by name: each loss, summed over its units in the batch.
+        """
+        encoded, sums = self.encode(inputs, guidance), {}
+        for loss in losses:
+            function = self.own[loss.name] if loss.name in self.own else loss.of
+            sums[loss.name] = function(encoded) * encoded.sizes[loss.unit]
+        if not encoded.sizes["constituents"]:
+            # No loss depends on parser and choice, but other processes wait for their gradients.
+            nothing = 0 * sum(parameter.sum() for parameter in self.parameters())
+            sums = {name: value + nothing for name, value in sums.items()}
+        return sums
+
+    def encode(self, inputs: dict[str, Tensor], guidance: Guidance) -> EncodedBatch:
+        """Encode a batch as the guidance says.
+
+        Raises:
+            ValueError: for scores of another shape, or NaN.
+        """
+        base, scores = self.model.model, guidance.chart_scores
+        batch = base.read_batch(inputs["input_ids"], inputs.get("attention_mask"), inputs.get("atom_spans"))
+        if scores is not None:
+            scores = read_split_scores(scores, batch.sentences)
+        if guidance.chart_rows is not None:  # the parser's scores in the other rows
+            own = batch.split_scores.detach()
+            scores = torch.where(guidance.chart_rows[:, None], guidance.chart_scores, own)
+        chart, encoded = base.encode_batch(
+            batch, guidance.encoding, chart_scores=scores, vectors_train_choice=guidance.lm_trains_choice
+        )
+        return EncodedBatch(self.model, batch, chart, encoded, guidance)
