@@ -5,8 +5,7 @@
         --corpus Salesforce/wikitext --corpus_config wikitext-103-raw-v1 --sentence_rule wikitext --clean_wikitext
 
     texts ── lines ── sentences ── ids, word spans (cached) ── plan of the epoch ── steps ──► losses, update
-      │                                                                                          │
-      └─ texts.py        corpus.py                batches.py, streaming.py            step.py, loop.py, state.py
+    └─ data.py, corpus.py ──────────────────────────────┘      └─ batches.py ────┘     loop.py ── losses.py
 
     python examples/pretrain.py --recipe examples/recipes/english.yaml --output_dir runs/english
 
@@ -21,26 +20,41 @@ import platform
 import shlex
 import shutil
 import sys
+import warnings
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 
 from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
 from datasets import disable_progress_bars
 from huggingface_hub import HfApi
 from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
-from modeling_fast_r2d2.text_files import disk_errors, hold_folder
-from pretraining.assembly import Data, compare_with_unigrams, make_accelerator, make_run, read_data
-from pretraining.checkpoints import MANIFEST
-from pretraining.display import MEANINGS
-from pretraining.loop import Run, train
+from modeling_fast_r2d2.text_files import hold_folder
+from pretraining.checkpoints import EVALUATION, MANIFEST, resume, save_model
+from pretraining.data import read_data
+from pretraining.loop import train
+from pretraining.losses import check_stages, leave_parameters_out
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import read_recipe
-from pretraining.report import model_card, plot
-from pretraining.state import resume
+from pretraining.report import MEANINGS, model_card, plot
+from pretraining.run import Run
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    disable_progress_bar()  # transformers' own bars, for loading and saving
+    if not sys.stderr.isatty():
+        disable_progress_bars()  # those of `datasets`; in a file, each refresh would be a line
+    options = parse_options(arguments)
+    check_stages(options.stages)
+    accelerator = make_accelerator(options)
+    with hold_folder(Path(options.output.output_dir)):
+        pretrain(options, accelerator)
+    accelerator.end_training()
 
 
 def parse_options(arguments: list[str] | None = None) -> Options:
@@ -49,30 +63,38 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     parser = HfArgumentParser(GROUPS, description=__doc__.split("\n")[0])
     recipe_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     recipe_parser.add_argument("--recipe")
-    path = recipe_parser.parse_known_args(arguments)[0].recipe
-    if path is None:
-        return Options(*parser.parse_args_into_dataclasses(arguments))
-    recipe = read_recipe(path, {option.name for group in GROUPS for option in fields(group)})
-    return Options(*parser.parse_args_into_dataclasses([*recipe.arguments(), *arguments]), stages=recipe.stages)
+    path, stages = recipe_parser.parse_known_args(arguments)[0].recipe, ()
+    if path is not None:
+        of_recipe, stages = read_recipe(path, {option.name for group in GROUPS for option in fields(group)})
+        arguments = [*of_recipe, *arguments]
+    return Options(*parser.parse_args_into_dataclasses(arguments), stages=stages)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    disable_progress_bar()  # transformers' own bars, for loading and saving
-    if not sys.stderr.isatty():
-        disable_progress_bars()  # those of `datasets`; in a file, each refresh would be a line
-    options = parse_options(arguments)
-    accelerator = make_accelerator(options)
-    with hold_folder(Path(options.output.output_dir)):
-        pretrain(options, accelerator)
-    accelerator.end_training()
+def make_accelerator(options: Options) -> Accelerator:
+    training, output = options.training, options.output
+    # `accelerate launch --cpu` sets the address at which several processes would meet, and starts one.
+    if {"ACCELERATE_USE_CPU", "MASTER_ADDR"} <= os.environ.keys() and "WORLD_SIZE" not in os.environ:
+        warnings.warn(
+            "accelerate launch has started one process, not several; on a CPU torchrun --nproc_per_node starts them",
+            stacklevel=2,
+        )
+    unused = leave_parameters_out(options.stages)
+    return Accelerator(
+        mixed_precision=training.mixed_precision, cpu=training.use_cpu,
+        log_with=None if output.report_to == "none" else output.report_to, project_dir=output.output_dir,
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(gradient_as_bucket_view=True, find_unused_parameters=unused),
+            InitProcessGroupKwargs(timeout=timedelta(days=1)),  # the others wait while the main process reads
+        ],
+    )  # fmt: skip
 
 
 def pretrain(options: Options, accelerator: Accelerator) -> None:
     """Begin a run or resume it, to its end or until a signal."""
     data = read_data(options, accelerator)
-    run = make_run(options, accelerator, data)
-    unigram = compare_with_unigrams(data)
-    print_overview(run, data, unigram)
+    run = Run(options, accelerator, data)
+    unigram = data.unigram_losses()
+    print_overview(run, unigram)
     if checkpoint := run.checkpoints.newest_good():
         resume(run, checkpoint)
         run.display.say(f"resuming from {checkpoint}")
@@ -87,14 +109,13 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
         run.display.say(f"stopped and saved at step {run.progress.step:,}; the same command resumes the run")
 
 
-def print_overview(run: Run, data: Data, unigram: dict[str, float]) -> None:
+def print_overview(run: Run, unigram: dict[str, float]) -> None:
     """Print the sizes of model and corpus, the losses of unigrams, and what the figures of the progress are."""
-    run.display.say(
-        f"{run.model.num_parameters():,} parameters on {run.accelerator.num_processes} x {run.accelerator.device}"
-    )
-    if data.corpus:
+    accelerator, sizes = run.accelerator, run.data.sizes
+    run.display.say(f"{run.model.num_parameters():,} parameters on {accelerator.num_processes} x {accelerator.device}")
+    if sizes:
         run.display.say("{sentences:,} sentences, {tokens:,} tokens; {too_long:,} are too long and left out".format(
-            **run.progress.corpus))  # fmt: skip
+            **sizes))  # fmt: skip
     for name, value in unigram.items():
         run.display.say(f"{name.replace('_', ' ')}: {value:.3f} nats per token")
     run.display.say(MEANINGS)
@@ -102,23 +123,20 @@ def print_overview(run: Run, data: Data, unigram: dict[str, float]) -> None:
 
 def write_model(run: Run, unigram: dict[str, float]) -> Path:
     """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card."""
-    final = Path(run.options.output.output_dir) / "model"
+    final, output = run.folder / "model", run.options.output
     aside = final.with_name(".model.part")
     shutil.rmtree(aside, ignore_errors=True)
     figures = run.best.figures
     if figures is None:
-        with disk_errors(aside):
-            run.model.save_pretrained(aside)
-        run.tokenizer.save_pretrained(aside)
+        save_model(run.model, run.tokenizer, aside)
         figures = run.progress.evaluations[-1]
     else:
-        shutil.copytree(run.best.folder, aside, ignore=shutil.ignore_patterns(MANIFEST, "evaluation.json"))
-    plot(run.progress, unigram, aside / "training.png")
-    card = model_card(run.options, run.progress, figures, unigram, describe_command(run), describe_machine(run))
+        shutil.copytree(run.best.folder, aside, ignore=shutil.ignore_patterns(MANIFEST, EVALUATION))
+    plot(run.progress.curve, run.progress.evaluations, unigram, aside / "training.png")
+    card = model_card(run, figures, unigram, describe_command(run), describe_machine(run))
     (aside / "README.md").write_text(card, encoding="utf-8")
     shutil.rmtree(final, ignore_errors=True)
     os.rename(aside, final)
-    output = run.options.output
     if output.push_to_hub:
         HfApi().create_repo(output.hub_model_id, exist_ok=True)
         run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=output.hub_model_id, folder_path=final)}")

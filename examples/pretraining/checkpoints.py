@@ -1,21 +1,32 @@
-"""Checkpoints that are whole or not there: they are written aside, listed with checksums and then renamed."""
+"""Folders that are whole or not there: they are written aside, listed with checksums and then renamed.
+
+A checkpoint holds the state of a run: model, losses' parameters, optimiser, schedule, progress, the parser's snapshot,
+and each process's position and random state. The best weights are kept in such a folder, too.
+"""
 
 import json
+import math
 import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from accelerate import Accelerator
 from accelerate.logging import get_logger
 from accelerate.utils import broadcast_object_list
+from safetensors.torch import load_model
+from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2.text_files import checksum, read_record
+from modeling_fast_r2d2.text_files import checksum, disk_errors, read_record
 
 logger = get_logger(__name__)
 
-MANIFEST = "files.json"
+MANIFEST, EVALUATION = "files.json", "evaluation.json"
+# By the name of a figure in evaluations.
+HIGHER_IS_BETTER = {"f1": True, "validation_lm_loss": False}
 
 
 class Checkpoints:
@@ -28,7 +39,8 @@ class Checkpoints:
         """Save a checkpoint. Every process calls ``write(folder)``, and their files must have different names."""
         aside, final = self.folder / f".checkpoint-{step}.part", self.folder / f"checkpoint-{step:09d}"
         if self.accelerator.is_main_process:
-            self._remove_unfinished()
+            for unfinished in self.folder.glob(".checkpoint-*.part"):
+                shutil.rmtree(unfinished)
             aside.mkdir(parents=True)
         self.accelerator.wait_for_everyone()
         write(aside)
@@ -72,9 +84,45 @@ class Checkpoints:
         names = [path for path in self.folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
         return sorted(names, key=lambda path: int(path.name.partition("-")[2]), reverse=True)
 
-    def _remove_unfinished(self) -> None:
-        for leftover in self.folder.glob(".checkpoint-*.part"):
-            shutil.rmtree(leftover)
+
+class Best:
+    """The model of the best evaluation so far, and its figures; a run may end with it instead of its last weights.
+
+    A run that resumes from an earlier checkpoint repeats the same evaluations, so that nothing else has to be kept.
+
+    Args:
+        metric: the figure that is compared; with None no model is kept.
+    """
+
+    def __init__(self, folder: Path, metric: str | None):
+        self.folder, self.metric = folder, metric
+
+    @property
+    def figures(self) -> dict | None:
+        """Figures of the evaluation whose weights are in the folder; None if there are none or they are damaged."""
+        if self.metric is None or find_damage(self.folder):
+            return None
+        return json.loads((self.folder / EVALUATION).read_text(encoding="utf-8"))
+
+    def keep_if_better(self, figures: dict, model, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Save the model if its evaluation beats the one in the folder. Only the main process may call this."""
+        if self.metric is None or not math.isfinite(figures[self.metric]):
+            return
+        before, sign = self.figures, 1 if HIGHER_IS_BETTER[self.metric] else -1
+        if before is None or sign * figures[self.metric] > sign * before[self.metric]:
+            aside = self.folder.with_name(f".{self.folder.name}.new")
+            shutil.rmtree(aside, ignore_errors=True)
+            save_model(model, tokenizer, aside)
+            described = json.dumps(figures | {"metric_for_best_model": self.metric})
+            (aside / EVALUATION).write_text(described, encoding="utf-8")
+            publish(aside, self.folder)
+
+
+def save_model(model, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write a model's folder. An OSError of a full disk says so."""
+    with disk_errors(folder):
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def publish(aside: Path, final: Path) -> None:
@@ -111,3 +159,47 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_state(run, folder: Path) -> None:
+    """Write a process's own state; the main process also writes the model, for `from_pretrained`, and the rest."""
+    accelerator, random = run.accelerator, {"cpu": torch.get_rng_state()}
+    if accelerator.device.type == "cuda":
+        random["cuda"] = torch.cuda.get_rng_state(accelerator.device)
+    with disk_errors(folder):
+        torch.save({"position": run.position, "random": random}, folder / f"process-{accelerator.process_index}.pt")
+    if accelerator.is_main_process:
+        save_model(run.model, run.tokenizer, folder)
+        with disk_errors(folder):
+            torch.save({name: part.state_dict() for name, part in _parts(run).items()}, folder / "optimizer.pt")
+        (folder / "progress.json").write_text(json.dumps(asdict(run.progress)), encoding="utf-8")
+
+
+def resume(run, checkpoint: Path) -> None:
+    """Bring a run to the state of a checkpoint, bit for bit."""
+    for name, value in read_record(checkpoint / "progress.json").items():
+        setattr(run.progress, name, value)
+    load_model(run.model, checkpoint / "model.safetensors")
+    state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
+    if "snapshot" in state:
+        run.guide.take_snapshot()
+    for name, part in _parts(run).items():
+        part.load_state_dict(state[name])
+    own = checkpoint / f"process-{run.accelerator.process_index}.pt"
+    own = torch.load(own, map_location="cpu", weights_only=True)
+    run.position, run.saved_step = own["position"], run.progress.step
+    torch.set_rng_state(own["random"]["cpu"])
+    if "cuda" in own["random"]:
+        torch.cuda.set_rng_state(own["random"]["cuda"], run.accelerator.device)
+
+
+def _parts(run) -> dict:
+    """What has a state beside the model, by name."""
+    parts = {
+        "losses": run.accelerator.unwrap_model(run.objective).own,
+        "optimizer": run.optimizer,
+        "schedule": run.schedule,
+        "scaler": run.accelerator.scaler,
+        "snapshot": run.guide.snapshot,
+    }
+    return {name: part for name, part in parts.items() if part is not None}

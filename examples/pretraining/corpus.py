@@ -1,24 +1,41 @@
-"""From lines to tokenized sentences with their word spans, in parallel, with a cache of `datasets`."""
+"""Text from files, folders, `datasets` folders or the Hub, as lines; and from lines to tokenized sentences with their
+word spans, in parallel, with a cache of `datasets`."""
 
+import glob
 import hashlib
 import inspect
 import itertools
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.compute
-from datasets import Dataset, Features, Value
+from datasets import Dataset, DatasetDict, Features, IterableDataset, Value, load_dataset, load_from_disk
+from datasets.exceptions import DatasetGenerationError, DatasetsError
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, language, reading, word_rules, words
+from tokenization_fast_r2d2 import (
+    SENTENCE_RULES,
+    clean_wikitext,
+    language,
+    read_sentences,
+    reading,
+    word_rules,
+    words,
+)
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
 
+SUFFIXES = (".txt", ".txt.gz")
+# Path, size in bytes, time of the last change in nanoseconds: a file that changes is not read from the cache.
+File = tuple[str, int, int]
 # A text with more characters than this, for each token of the limit, is no sentence. It is left out before it is
 # tokenized, because tokenizing a giant line takes many times its size in memory. Such a text rarely has few tokens, as
 # when a word of more than 100 letters becomes one [UNK].
@@ -27,6 +44,76 @@ NUMBERS = [Value("int64")]
 # Given, because a type cannot be told from lists that all are empty.
 FEATURES = Features(input_ids=NUMBERS, atom_spans=[NUMBERS], bounds=NUMBERS, names=NUMBERS, length=Value("int64"))
 COLUMNS = tuple(name for name in FEATURES if name != "length")
+
+
+def read_texts(data: DataOptions) -> Dataset | IterableDataset:
+    """Read the lines of the corpus into a column ``text``.
+
+    Raises:
+        ValueError: for a source that is missing, empty, not UTF-8, or without the split or column, with its name.
+    """
+    [first, *others] = data.corpus
+    is_folder_of_texts = any(file_names(first)) if os.path.isdir(first) else False
+    if not others and not is_folder_of_texts and (os.path.isdir(first) or _looks_like_hub_name(first)):
+        return _read_dataset(first, data)
+    files = [file for source in data.corpus for file in files_of(source)]
+    if next(lines_as_rows(files), None) is None:
+        raise ValueError(f"no text in {', '.join(data.corpus)}: {len(files)} files without a line")
+    columns = Features({"text": Value("string")})
+    if data.streaming:
+        return IterableDataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files})
+    try:
+        return Dataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files})
+    except DatasetGenerationError as error:
+        if isinstance(error.__cause__, ValueError):  # ours, with the file's name
+            raise error.__cause__ from None
+        raise
+
+
+def lines_as_rows(files: list[File]) -> Iterator[dict[str, str]]:
+    for path, _, _ in files:
+        for line in read_sentences(path):
+            yield {"text": line}
+
+
+def files_of(source: str) -> list[File]:
+    """The text files of a path, a glob or a folder, ordered by name."""
+    names = [source] if os.path.isfile(source) else file_names(source) if os.path.isdir(source) else []
+    names = names or [name for name in sorted(glob.glob(source, recursive=True)) if os.path.isfile(name)]
+    if not names:
+        raise ValueError(f"no text at {source!r}; give a file, a glob, a folder with {' or '.join(SUFFIXES)} files")
+    return [(name, os.stat(name).st_size, os.stat(name).st_mtime_ns) for name in names]
+
+
+def file_names(folder: str) -> list[str]:
+    return sorted(str(path) for path in Path(folder).rglob("*") if path.name.endswith(SUFFIXES) and path.is_file())
+
+
+def _looks_like_hub_name(source: str) -> bool:
+    is_path = os.path.exists(source) or source.endswith((".txt", ".gz")) or glob.has_magic(source)
+    return not is_path and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) is not None
+
+
+def _read_dataset(source: str, data: DataOptions) -> Dataset | IterableDataset:
+    is_saved = any((Path(source) / name).exists() for name in ("dataset_dict.json", "state.json"))
+    try:
+        if is_saved:
+            dataset = load_from_disk(source)
+            dataset = dataset[data.corpus_split] if isinstance(dataset, DatasetDict) else dataset
+            dataset = dataset.to_iterable_dataset() if data.streaming else dataset
+        else:
+            dataset = load_dataset(source, data.corpus_config, split=data.corpus_split, streaming=data.streaming)
+    except (OSError, KeyError, ValueError, DatasetsError) as error:
+        raise ValueError(
+            f"{source!r} is no folder of texts, and as a data set, split {data.corpus_split!r}, it could not be "
+            f"loaded: {error}"
+        ) from error
+    columns = dataset.column_names or list(next(iter(dataset), {}))
+    if data.text_column not in columns:
+        raise ValueError(f"{source!r} has no column {data.text_column!r} but {', '.join(columns)}; give --text_column")
+    return dataset.select_columns([data.text_column]).rename_columns(
+        {data.text_column: "text"} if data.text_column != "text" else {}
+    )
 
 
 @dataclass(frozen=True)
@@ -77,7 +164,7 @@ def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Da
     """
     cache_key = [*rules_of_reading(texts, tokenizer, data), COLUMNS]
     rows = texts.map(
-        partial(tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
+        partial(_tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
         remove_columns=texts.column_names, features=FEATURES, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
     )  # fmt: skip
     lengths = rows.data.column("length").to_numpy().astype(np.int64) if len(rows) else np.zeros(0, np.int64)
@@ -112,7 +199,7 @@ def _flat_columns(column: pyarrow.ChunkedArray) -> Iterator[pyarrow.ChunkedArray
     yield column
 
 
-def tokenize_column(batch: dict[str, list[str]], tokenize: Callable) -> dict[str, list]:
+def _tokenize_column(batch: dict[str, list[str]], tokenize: Callable) -> dict[str, list]:
     sentences = tokenize(batch["text"])
     return {name: [sentence[name] for sentence in sentences] for name in (*COLUMNS, "length")}
 

@@ -1,9 +1,13 @@
-"""Evaluations during training: validation losses, trees against a treebank, drawn trees."""
+"""Evaluations during training: validation losses, trees against a treebank, drawn trees.
+
+The language model can teach an encoder to choose chains long before the parser's F1, the tree KL or any loss shows it.
+Therefore the best trees of the encoder's charts are scored beside the parser's. The parser has no part in these charts:
+they are pruned by counts of the text (see `count_teacher`) and at random.
+"""
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+import itertools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -11,68 +15,41 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
+from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining
+from modeling_fast_r2d2.embedding import batches_by_length, evaluation
+from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, from_spans, read_treebank, score_trees
+from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from pretraining.batches import Limits, cut
+from pretraining.count_teacher import CountTeacher
+from pretraining.options import Options
 from pretraining.stopping import Interrupted, never, raise_if_stopped
-from pretraining.treebank import TreebankScorer
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
+from tokenization_fast_r2d2.words import replace_dropped_words, tokenize_sentences
+
+LABELS = ("NP", "VP", "PP", "SBAR")
+CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with
+MAX_RIGHT_SHARE, MAX_LEFT_SHARE = 0.85, 0.15  # larger shares of spans mean that trees are chains
 
 
-def batch_by_length(features: list[dict], limits: Limits) -> list[list[int]]:
-    """Batches of sentences of similar length, as numbers of sentences."""
-    lengths = np.array([len(feature["input_ids"]) for feature in features])
-    return [part.tolist() for part in cut(np.argsort(lengths, kind="stable"), lengths, limits)]
-
-
-@torch.no_grad()
-def validation_losses(
-    accelerator: Accelerator,
-    model,
-    features: list[dict],
-    collate,
-    limits: Limits,
-    is_stopping: Callable[[], bool] = never,
-) -> dict:
-    """Language-model loss and tree loss in nats per token, without noise and dropout.
+class Evaluation:
+    """An evaluation. What it has no data for is left out.
 
     Args:
-        model: not wrapped for data-parallel training. Each process takes its share of the batches.
-        is_stopping: asked before each batch.
-
-    Raises:
-        Interrupted: if a process is stopping.
+        data: the run's `Data`.
+        teacher: scores by counts, for the encoder's trees.
     """
-    model.eval()
-    sums = torch.zeros(4, device=accelerator.device)
-    parts = batch_by_length(features, limits)
-    for part in parts[accelerator.process_index :: accelerator.num_processes]:
-        if is_stopping():
-            break
-        batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
-        with accelerator.autocast():
-            output, tokens = model(**batch), int(batch["attention_mask"].sum())
-        lm_sum, tree_sum = output.lm_loss * tokens, output.tree_loss * len(part)
-        sums += torch.stack([lm_sum, tree_sum, lm_sum.new_tensor(tokens), lm_sum.new_tensor(len(part))])
-    model.train()
-    raise_if_stopped(accelerator, is_stopping)
-    lm_sum, tree_sum, tokens, sentences = accelerator.reduce(sums, "sum").tolist()
-    return {"validation_lm_loss": lm_sum / tokens, "validation_tree_loss": tree_sum / sentences}
 
-
-@dataclass
-class Evaluation:
-    """An evaluation. What it has no data for is left out."""
-
-    accelerator: Accelerator
-    model: FastR2D2ForPreTraining
-    tokenizer: PreTrainedTokenizerBase
-    limits: Limits
-    validation: list[dict]
-    texts_to_draw: list[str]
-    scorer: TreebankScorer | None
-    drawings: Path
+    def __init__(self, options: Options, accelerator: Accelerator, data, model, teacher: CountTeacher | None):
+        training, number = options.training, options.output.draw_trees
+        self.accelerator, self.model, self.tokenizer = accelerator, model, data.tokenizer
+        self.limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
+        self.validation, self.drawings = data.validation, f"{options.output.output_dir}/trees.txt"
+        self.texts_to_draw = data.validation_texts[:number] or list(itertools.islice(data.sentences(), number))
+        self.scorer = None
+        if data.gold:
+            sizes = options.data.treebank_sentences, training.per_device_train_batch_tokens
+            self.scorer = TreebankScorer(data.gold, model, data.tokenizer, teacher, *sizes)
 
     def __call__(self, step: int, is_stopping: Callable[[], bool] = never) -> dict[str, float]:
         """Compute the figures by name, on every process; append drawn trees to the file ``drawings``.
@@ -85,10 +62,8 @@ class Evaluation:
         """
         figures = {}
         if self.validation:
-            collate = DataCollatorForFastR2D2(self.tokenizer)
-            figures = validation_losses(
-                self.accelerator, self.model, self.validation, collate, self.limits, is_stopping
-            )
+            given = self.validation, DataCollatorForFastR2D2(self.tokenizer), self.limits
+            figures = validation_losses(self.accelerator, self.model, *given, is_stopping)
         if self.scorer:
             with contextlib.suppress(Interrupted):  # raised by this process alone; the next line tells the others
                 figures |= self.scorer(is_stopping)
@@ -97,6 +72,40 @@ class Evaluation:
             with open(self.drawings, "a", encoding="utf-8") as file:
                 file.write(f"== step {step}\n\n{draw_trees(self.model, self.tokenizer, self.texts_to_draw)}\n\n")
         return figures
+
+
+def validation_losses(
+    accelerator: Accelerator,
+    model: FastR2D2ForPreTraining,
+    features: list[dict],
+    collate: Callable,
+    limits: Limits,
+    is_stopping: Callable[[], bool] = never,
+) -> dict[str, float]:
+    """Language-model loss and tree loss in nats per token, without noise and dropout.
+
+    Args:
+        model: not wrapped for data-parallel training. Each process takes its share of the batches.
+        is_stopping: asked before each batch.
+
+    Raises:
+        Interrupted: if a process is stopping.
+    """
+    lengths = np.array([len(feature["input_ids"]) for feature in features])
+    parts = cut(np.argsort(lengths, kind="stable"), lengths, limits)
+    sums = torch.zeros(4, device=accelerator.device)
+    with evaluation(model):
+        for part in parts[accelerator.process_index :: accelerator.num_processes]:
+            if is_stopping():
+                break
+            batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
+            with accelerator.autocast():
+                output, tokens = model(**batch), int(batch["attention_mask"].sum())
+            lm_sum, tree_sum = output.lm_loss * tokens, output.tree_loss * len(part)
+            sums += torch.stack([lm_sum, tree_sum, lm_sum.new_tensor(tokens), lm_sum.new_tensor(len(part))])
+    raise_if_stopped(accelerator, is_stopping)
+    lm_sum, tree_sum, tokens, sentences = accelerator.reduce(sums, "sum").tolist()
+    return {"validation_lm_loss": lm_sum / tokens, "validation_tree_loss": tree_sum / sentences}
 
 
 def read_gold_trees(path: str, split: str | None = None, half: str | None = None) -> list[LabelledTree]:
@@ -126,17 +135,129 @@ def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) 
     )
 
 
-def unigram_figures(train: np.ndarray, validation: np.ndarray) -> dict[str, float]:
-    """Entropy and validation loss, in nats per token, of a unigram model of the training text.
-
-    The validation loss is computed with one added to each count.
+class TreebankScorer:
+    """Scores the parser's trees on a treebank and, on some of its sentences, the encoder's own trees.
 
     Args:
-        train, validation: ``(vocab_size,)``, how often each token occurs.
+        num_sentences: sentences for the encoder's trees, taken at equal distances; None takes all.
+        batch_tokens: as for `EncoderTrees`.
     """
-    share = train[train > 0] / train.sum()
-    log_prob = np.log((train + 1) / (train + 1).sum())
-    return {
-        "unigram_entropy": float(-(share * np.log(share)).sum()),
-        "unigram_validation_loss": float(-(validation * log_prob).sum() / validation.sum()),
-    }
+
+    def __init__(
+        self,
+        gold: list[LabelledTree],
+        model,
+        tokenizer: PreTrainedTokenizerBase,
+        teacher: CountTeacher | None = None,
+        num_sentences: int | None = None,
+        batch_tokens: int = 1536,
+    ):
+        self.gold, self.parser = gold, TreeParser(model, tokenizer)
+        number = min(num_sentences or len(gold), len(gold))
+        some = [gold[place * len(gold) // number] for place in range(number)]
+        self.encoder = EncoderTrees(some, model, tokenizer, teacher, batch_tokens)
+
+    def __call__(self, is_stopping: Callable[[], bool] = never) -> dict[str, float]:
+        """Figures of `tree_figures`. The encoder's have the suffixes ``_counts`` and ``_random``.
+
+        Raises:
+            Interrupted: if the process is stopping, which it is asked between batches.
+        """
+
+        def check(*_) -> None:
+            if is_stopping():
+                raise Interrupted
+
+        figures = tree_figures(model_trees(self.parser, self.gold, progress=check), self.gold)
+        for name in self.encoder.names:
+            of_encoder = tree_figures(self.encoder(name, check), self.encoder.gold)
+            figures |= {f"{figure}_{name}": value for figure, value in of_encoder.items()}
+        return figures
+
+
+class EncoderTrees:
+    """The best trees of the encoder's charts.
+
+    Args:
+        gold: trees with the sentences that are encoded.
+        teacher: gives the scores by counts; with None, charts are pruned at random only.
+        batch_tokens: largest number of tokens per batch, padding included.
+
+    Attributes:
+        names: of the scores that prune the charts.
+    """
+
+    def __init__(self, gold: list[LabelledTree], model, tokenizer: PreTrainedTokenizerBase,
+                 teacher: CountTeacher | None, batch_tokens: int):  # fmt: skip
+        self.gold, self.model, self.teacher = gold, model, teacher
+        self.names = ["counts", "random"] if teacher else ["random"]
+        self.collate = DataCollatorForFastR2D2(tokenizer)
+        shown = replace_dropped_words(tokenizer, [tree.words for tree in gold])
+        encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=True)
+        self.word_ids, lengths = encoded["word_ids"], [len(ids) for ids in encoded["input_ids"]]
+        self.features = [{name: encoded[name][row] for name in ("input_ids", "atom_spans")} for row in range(len(gold))]
+        chance = torch.Generator().manual_seed(0)
+        self.by_chance = [torch.rand(length - 1, generator=chance) for length in lengths]
+        self.batches = list(batches_by_length(lengths, batch_tokens=batch_tokens))
+
+    def __call__(self, name: str, check: Callable[[], object] = never) -> list[LabelledTree]:
+        """The trees over words on charts pruned by these scores, in the treebank's order.
+
+        Args:
+            check: called before each batch.
+        """
+        trees: dict[int, LabelledTree] = {}
+        with evaluation(self.model), window_of(self.model, CHART_WINDOW_SIZE):
+            for rows in self.batches:
+                check()
+                inputs = send_to_device(self.collate([self.features[row] for row in rows]), self.model.device)
+                if name == "counts":
+                    scores = self.teacher(inputs["input_ids"])
+                else:
+                    scores = torch.nn.utils.rnn.pad_sequence([self.by_chance[row] for row in rows], batch_first=True)
+                scores = scores.to(self.model.device)
+                spans = self.model.base_model(**inputs, split_scores=scores, encoding="chart").spans.cpu()
+                trees |= {row: self._over_words(row, found) for row, found in zip(rows, spans, strict=True)}
+        return [trees[row] for row in range(len(self.gold))]
+
+    def _over_words(self, row: int, spans: torch.Tensor) -> LabelledTree:
+        word_ids, gold = self.word_ids[row], self.gold[row]
+        tree = BinaryTree.from_spans(spans[: len(word_ids) - 1]).to_words(word_ids)
+        return from_spans(gold.words, tree.spans, gold.place)
+
+
+@contextlib.contextmanager
+def window_of(model, window_size: int) -> Iterator[None]:
+    """Give the model another window size for a while."""
+    before, model.config.window_size = model.config.window_size, window_size
+    try:
+        yield
+    finally:
+        model.config.window_size = before
+
+
+def tree_figures(predicted: list[LabelledTree], gold: list[LabelledTree]) -> dict[str, float]:
+    """Scores of trees by name.
+
+    These are ``f1`` of sentences and ``<label>_recall`` for the labels in the treebank, 0 to 100, and ``right_share``
+    and ``left_share`` from `chain_shares`, 0 to 1, if a sentence has more than two words.
+    """
+    scores, (right, left) = score_trees(predicted, gold), chain_shares(predicted)
+    figures = {"f1": scores.sentence_f1}
+    figures |= {f"{label}_recall": scores.recall(label) for label in LABELS if label in scores.labels}
+    return figures if right != right else figures | {"right_share": right, "left_share": left}
+
+
+def chain_warnings(before: dict[str, float], now: dict[str, float]) -> list[str]:
+    """Warnings if trees are chains at two evaluations in a row."""
+    sides = (("right_share", "end with the last word", MAX_RIGHT_SHARE, "right"),
+             ("left_share", "begin with the first word", MAX_LEFT_SHARE, "left"))  # fmt: skip
+    warnings = []
+    for whose, suffix in (("the parser's", ""), ("the encoder's own", "_counts")):
+        for name, what, limit, side in sides:
+            if min(figures.get(name + suffix, 0) for figures in (before, now)) > limit:
+                warnings.append(
+                    f"{now[name + suffix]:.0%} of the spans of {whose} trees {what}, and more than {limit:.0%} did at "
+                    f"the evaluation before: the trees are chains to the {side}, or have no structure yet"
+                )
+    return warnings

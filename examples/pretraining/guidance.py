@@ -10,7 +10,7 @@ from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.inputs import bounds_scores
 from pretraining.count_teacher import CountTeacher
 from pretraining.losses import Guidance
-from pretraining.settings import Settings
+from pretraining.recipe import Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_bounds
 
@@ -37,11 +37,9 @@ class Guide:
         self.teacher, self.model = teacher, model
         self.snapshot: torch.nn.Module | None = None
 
-    def take_snapshot(self, weights: dict[str, Tensor] | None = None) -> None:
-        """Copy the parser, with its own weights or with others."""
+    def take_snapshot(self) -> None:
+        """Copy the parser as it is now."""
         self.snapshot = copy.deepcopy(self.model.base_model.parser).eval().requires_grad_(False)
-        if weights is not None:
-            self.snapshot.load_state_dict(weights)
 
     def __call__(self, settings: Settings, batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], Guidance]:
         """The inputs of the model and the guidance for a batch.

@@ -4,86 +4,18 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-import torch
-from accelerate import Accelerator
-from transformers import PreTrainedTokenizerBase
-
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.text_files import write_text
-from pretraining.batches import Limits, Step
-from pretraining.best import Best
-from pretraining.checkpoints import Checkpoints
-from pretraining.display import Display
-from pretraining.evaluation import Evaluation
-from pretraining.guidance import Guide
-from pretraining.optimisation import learning_rates
-from pretraining.options import Options
-from pretraining.progress import Progress
-from pretraining.settings import Plan, Settings
-from pretraining.state import write_state
-from pretraining.step import Counts, Outcome, reduce_counts, take_step
+from pretraining.batches import Step
+from pretraining.checkpoints import write_state
+from pretraining.evaluation import chain_warnings
+from pretraining.optimisation import Counts, Outcome, learning_rates, reduce_counts, take_step
+from pretraining.recipe import Settings
+from pretraining.run import Run
 from pretraining.stopping import Interrupted, StopSignal
-from pretraining.treebank import chain_warnings
 
 MAX_SKIPPED_STEPS = 20  # in a row
 EVALUATIONS_FILE = "evaluations.jsonl"
-
-
-@dataclass
-class Run:
-    """Everything that a run trains with.
-
-    Attributes:
-        objective: model and losses, prepared for all processes.
-        plan: the settings of every step.
-        window_size: the model's own, for stages that do not set another.
-        position: this process's position in the running epoch, None before its first step.
-        saved_step, saved_at: step and time of the newest checkpoint, in seconds of `time.monotonic`.
-        clock: the time at which loading the next step's batches began, in seconds of `time.monotonic`.
-    """
-
-    accelerator: Accelerator
-    options: Options
-    tokenizer: PreTrainedTokenizerBase
-    model: FastR2D2ForPreTraining
-    objective: torch.nn.Module
-    optimizer: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.LRScheduler
-    epochs: object
-    plan: Plan
-    guide: Guide
-    evaluate: Evaluation
-    checkpoints: Checkpoints
-    best: Best
-    display: Display
-    progress: Progress
-    window_size: int
-    position: dict | None = None
-    saved_step: int | None = 0
-    saved_at: float = field(default_factory=time.monotonic)
-    clock: float = 0.0
-
-    @property
-    def settings(self) -> Settings:
-        """Settings of the next step."""
-        return self.plan.at(self.progress.step)
-
-    @property
-    def limits(self) -> Limits:
-        """Limits of the next step's batches."""
-        training = self.options.training
-        return Limits(
-            training.per_device_train_batch_size,
-            self.settings.per_device_train_batch_tokens or training.per_device_train_batch_tokens,
-        )
-
-    @property
-    def is_over(self) -> bool:
-        limit = self.plan.num_steps or self.options.training.max_steps
-        return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.num_train_epochs
 
 
 def train(run: Run) -> bool:
@@ -108,58 +40,31 @@ def take_steps(run: Run, stop: StopSignal) -> None:
     Raises:
         Interrupted: if a signal comes during an evaluation.
     """
-    accelerator, output = run.accelerator, run.options.output
-    run.clock = time.monotonic()
+    accelerator, output, began = run.accelerator, run.options.output, time.monotonic()
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
         counts = reduce_counts(accelerator, step, stop=stop.was_received, save=is_late and accelerator.is_main_process)
         if not counts.sentences:
             end_stream(run)
             continue
-        advance(run, step, counts)
+        set_window(run, run.settings)
+        if run.settings.needs_snapshot and run.progress.step in run.plan.boundaries:
+            run.guide.take_snapshot()
+        outcome = take_step(run, step, counts)
+        run.schedule.step()
+        count_step(run, outcome, counts, time.monotonic() - began)
+        log(run)
         run.position = position
         if run.limits != run.epochs.limits:  # other limits make another plan, so the epoch ends here
-            run.progress.epoch, run.position = run.progress.epoch + 1, None
+            end_epoch(run)
         evaluate_if_due(run, stop)
         is_due = counts.requests["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
         # During a series of skipped steps, new checkpoints would only push out the good one from before.
         if counts.requests["stop"] or (is_due and not run.progress.skipped_in_a_row):
             save(run)
-        run.clock = time.monotonic()
         if counts.requests["stop"]:
             break
-
-
-def advance(run: Run, step: Step, counts: Counts) -> None:
-    """Make one update; count it and show it."""
-    training, settings = run.options.training, run.settings
-    if run.progress.step < training.tree_warmup_steps:
-        settings = replace(settings, tree_weight=0.0)
-    set_window(run, settings)
-    if settings.needs_snapshot and run.progress.step in run.plan.boundaries:
-        run.guide.take_snapshot()
-    outcome = take_step(
-        run.accelerator, run.objective, run.optimizer, step, counts, training.max_grad_norm, settings, run.guide
-    )
-    run.schedule.step()
-    count_step(run, outcome, counts, time.monotonic() - run.clock)
-    log(run)
-
-
-def set_window(run: Run, settings: Settings) -> None:
-    run.model.config.window_size = settings.window_size or run.window_size
-
-
-def end_stream(run: Run) -> None:
-    """End a streamed epoch, of which no process has a sentence left.
-
-    Raises:
-        ValueError: if it had no sentence at all.
-    """
-    if run.position is None:
-        raise ValueError(f"no sentence of 1 to {run.options.data.max_length} tokens in the streamed corpus; "
-                         "--sentence_rule cuts lines into sentences")  # fmt: skip
-    run.progress.epoch, run.position = run.progress.epoch + 1, None
+        began = time.monotonic()
 
 
 def steps(run: Run) -> Iterator[tuple[Step, dict]]:
@@ -171,7 +76,27 @@ def steps(run: Run) -> Iterator[tuple[Step, dict]]:
             if run.is_over or run.progress.epoch > epoch:
                 break
         else:
-            run.progress.epoch, run.position = epoch + 1, None
+            end_epoch(run)
+
+
+def end_epoch(run: Run) -> None:
+    run.progress.epoch, run.position = run.progress.epoch + 1, None
+
+
+def end_stream(run: Run) -> None:
+    """End a streamed epoch, of which no process has a sentence left.
+
+    Raises:
+        ValueError: if it had no sentence at all.
+    """
+    if run.position is None:
+        raise ValueError(f"no sentence of 1 to {run.options.data.max_length} tokens in the streamed corpus; "
+                         "--sentence_rule cuts lines into sentences")  # fmt: skip
+    end_epoch(run)
+
+
+def set_window(run: Run, settings: Settings) -> None:
+    run.model.config.window_size = settings.window_size or run.window_size
 
 
 def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> None:
@@ -179,7 +104,6 @@ def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> No
     progress = run.progress
     progress.left_out += counts.left_out
     if outcome.is_applied:
-        progress.skipped_in_a_row = 0
         progress.add(outcome.losses, counts.sizes, seconds)
     else:
         progress.skip(seconds)
@@ -222,20 +146,15 @@ def record(run: Run, found: dict) -> None:
     warnings = chain_warnings(run.progress.evaluations[-1], figures) if run.progress.evaluations else []
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:
-        write_evaluations(run)
+        lines = [json.dumps(figures) for figures in run.progress.evaluations]
+        write_text(run.folder / EVALUATIONS_FILE, "\n".join(lines) + "\n")
         run.best.keep_if_better(figures, run.model, run.tokenizer)
     run.accelerator.wait_for_everyone()
     run.accelerator.log({key: value for key, value in figures.items() if key != "step"}, step=run.progress.step)
-    if figures.keys() > {"step", "tokens"}:
+    if found:
         run.display.show_evaluation(figures)
     for warning in warnings:
         run.display.say(f"warning: {warning}")
-
-
-def write_evaluations(run: Run) -> None:
-    """Write all figures so far beside the checkpoints, one JSON object per line."""
-    lines = [json.dumps(figures) for figures in run.progress.evaluations]
-    write_text(Path(run.options.output.output_dir) / EVALUATIONS_FILE, "\n".join(lines) + "\n")
 
 
 def save(run: Run) -> None:

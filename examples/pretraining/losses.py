@@ -19,7 +19,7 @@ from modeling_fast_r2d2.encoder import EncodedChart
 from modeling_fast_r2d2.inputs import EmbeddedBatch, read_split_scores
 from modeling_fast_r2d2.transfer import to_device
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
-from pretraining.settings import Settings, Stage
+from pretraining.recipe import Settings, Stage
 
 
 @dataclass(frozen=True)

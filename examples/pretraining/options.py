@@ -5,8 +5,8 @@ import math
 from dataclasses import asdict, dataclass, field
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
-from pretraining.best import HIGHER_IS_BETTER
-from pretraining.settings import Stage
+from pretraining.checkpoints import HIGHER_IS_BETTER
+from pretraining.recipe import Stage
 from tokenization_fast_r2d2 import SENTENCE_RULES
 from tokenization_fast_r2d2.word_rules import CUTS
 

@@ -1,4 +1,4 @@
-"""A recipe describes a run in one small file: values of options, and stages with settings.
+"""A recipe describes a run in one small file: values of options, and stages with settings that change during the run.
 
 options:                      # any option of pretrain.py; the command line overrides them
   size: tiny
@@ -13,34 +13,185 @@ stages:                       # without stages, the options alone describe the r
     times: 2                  # two such stages, one after the other
 """
 
-from dataclasses import dataclass
+import bisect
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple, get_args, get_type_hints
 
 import yaml
 
-from pretraining.settings import TYPES, Ramp, Stage
-
 MAX_STAGES = 1000  # each "times" counts
+ALLOWED_WORDS = {
+    "encoding": ("chart", "forced"),
+    "chart_scores": ("parser", "snapshot", "counts", "mixed"),
+    "choice_scores": ("counts", "snapshot"),
+}
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Options by name, as the file has them, and stages in order."""
+class Settings:
+    """The settings of one step. The defaults are the paper's objective; None stands for the value in the options.
 
-    options: dict[str, object]
-    stages: tuple[Stage, ...]
+    Attributes:
+        chart_scores: the scores that prune the charts: of the ``"parser"``; of a ``"snapshot"``, the parser as it was
+            when the stage began; ``"counts"`` (of `count_teacher`); or ``"mixed"``, counts for a share of the sentences
+            and the parser's for the others. The model's noise is added to all.
+        counts_share: the share of counts if they are ``"mixed"``, 0 to 1.
+        choice_loss: weight of a cross entropy between the encoder's choice among a cell's candidates and the candidate
+            that ``choice_scores`` split first. It is a mean over cells of two or more candidates.
+        choice_scores: ``"counts"``, or the scores of a ``"snapshot"``.
+        bounds_bonus: nats that are added to all these scores where punctuation other than quotes was left out.
+        names_bonus: nats that are taken from all these scores within names (`ReadSentence.names`).
+        choice_bonus: the same as ``bounds_bonus`` for ``choice_scores`` alone; None stands for it.
+        lm_trains_choice: whether the language model's gradient reaches the choice.
+        height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.
+        height_threshold: 0 to 1.
+        encoding: ``"chart"``; or ``"forced"``, along the tree of ``chart_scores``. It costs a fraction of a chart, but
+            the losses of tree, choice and height need a chart.
+        learning_rate, parser_learning_rate: the rates themselves; the warm-up and decay of the options do not apply.
+        window_size: window size of the charts.
+        lm_weight, tree_weight: weights of the paper's losses.
+        per_device_train_batch_tokens: as the option.
+    """
 
-    def arguments(self) -> list[str]:
-        """The options as arguments of a command line."""
-        arguments: list[str] = []
-        for name, value in self.options.items():
-            values = value if isinstance(value, list) else [value]
-            arguments += [f"--{name}", *map(str, values)] if value is not None else []
-        return arguments
+    chart_scores: str = "parser"
+    counts_share: float = 1.0
+    choice_loss: float = 0.0
+    choice_scores: str = "counts"
+    bounds_bonus: float = 0.0
+    names_bonus: float = 0.0
+    choice_bonus: float | None = None
+    lm_trains_choice: bool = True
+    height_penalty: float = 0.0
+    height_threshold: float = 0.35
+    encoding: str = "chart"
+    learning_rate: float | None = None
+    parser_learning_rate: float | None = None
+    window_size: int | None = None
+    lm_weight: float = 1.0
+    tree_weight: float = 1.0
+    per_device_train_batch_tokens: int | None = None
+
+    @property
+    def effective_counts_share(self) -> float:
+        """Share of the sentences with charts that are pruned by counts, 0 to 1."""
+        return {"counts": 1.0, "mixed": self.counts_share}.get(self.chart_scores, 0.0)
+
+    @property
+    def needs_counts(self) -> bool:
+        return self.chart_scores in ("counts", "mixed") or (self.choice_loss > 0 and self.choice_scores == "counts")
+
+    @property
+    def needs_snapshot(self) -> bool:
+        return "snapshot" in (self.chart_scores, self.choice_scores)
 
 
-def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
-    """Read and check a file.
+PAPER_SETTINGS = Settings()
+TYPES = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(Settings).items()}
+AT_MOST_ONE = ("counts_share", "height_threshold")
+
+
+class Ramp(NamedTuple):
+    """A value that changes linearly within a stage; it reaches ``end`` when the next stage begins."""
+
+    start: float
+    end: float
+
+    def at(self, share: float) -> float:
+        return self.start + (self.end - self.start) * share
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run. Its length is given in steps or, approximately, in tokens; the other one is None.
+
+    Attributes:
+        values: settings that differ from the defaults: a value, or a `Ramp` of numbers.
+
+    Raises:
+        ValueError: for lengths and settings that are not possible.
+    """
+
+    name: str
+    steps: int | None = None
+    tokens: int | None = None
+    values: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self):
+        lengths = [length for length in (self.steps, self.tokens) if length is not None]
+        if len(lengths) != 1 or type(lengths[0]) is not int or lengths[0] < 1:
+            raise ValueError(f"a stage has either steps or tokens, a whole number >= 1; got "
+                             f"steps {self.steps!r} and tokens {self.tokens!r}")  # fmt: skip
+        for name, value in self.values.items():
+            _check_setting(name, value)
+        is_mixed = self.values.get("chart_scores") == "mixed"
+        if is_mixed != ("counts_share" in self.values):
+            raise ValueError("counts_share needs chart_scores: mixed, and chart_scores: mixed needs counts_share")
+
+    def at(self, share: float) -> Settings:
+        """Settings at the point where ``share`` of the stage is over, 0 to 1."""
+        values = {name: value.at(share) if isinstance(value, Ramp) else value for name, value in self.values.items()}
+        return Settings(**values)
+
+    def first_and_last(self, name: str) -> list:
+        """The values of a setting at the beginning and at the end of the stage."""
+        return [getattr(self.at(share), name) for share in (0, 1)]
+
+
+def _check_setting(name: str, value: object) -> None:
+    kind = TYPES[name]
+    if isinstance(value, Ramp) and kind is not float:
+        raise ValueError(f"{name} cannot change within a stage, from {value.start} to {value.end}")
+    for part in value if isinstance(value, Ramp) else [value]:
+        if type(part) is not kind and not (kind is float and type(part) is int):
+            in_words = {str: "a word", bool: "true or false", int: "a whole number", float: "a number"}
+            raise ValueError(f"{name} must be {in_words[kind]}, got {part!r}")
+        if kind is str and part not in ALLOWED_WORDS[name]:
+            raise ValueError(f"{name} must be one of {', '.join(ALLOWED_WORDS[name])}, got {part!r}")
+        least, most = (1 if kind is int else 0), (1 if name in AT_MOST_ONE else math.inf)
+        if kind in (int, float) and not (least <= part <= most and math.isfinite(part)):
+            raise ValueError(f"{name} must be >= {least}{f' and <= {most}' if most == 1 else ''}, got {part}")
+
+
+class Plan:
+    """Settings of every step of a run.
+
+    Args:
+        stages: without any, the options alone count.
+        tokens_per_step: the mean number of tokens in a step of a stage, for stages with a length in tokens.
+
+    Attributes:
+        boundaries: the first step of each stage, then the number of steps of all stages.
+    """
+
+    def __init__(self, stages: tuple[Stage, ...] = (), tokens_per_step: Callable[[Stage], float] | None = None):
+        self.stages = stages
+        lengths = [stage.steps or max(1, round(stage.tokens / tokens_per_step(stage))) for stage in stages]
+        self.boundaries = [0, *itertools.accumulate(lengths)]
+
+    @property
+    def num_steps(self) -> int:
+        """Number of steps in all stages, 0 without stages."""
+        return self.boundaries[-1]
+
+    def stage_number(self, step: int) -> int:
+        """Number of the stage that a step belongs to, both counted from 0; after the end, of the last stage."""
+        return min(bisect.bisect_right(self.boundaries, step), len(self.stages)) - 1
+
+    def at(self, step: int) -> Settings:
+        """Settings of a step, counted from 0; after the end, those at the end of the last stage."""
+        if not self.stages:
+            return PAPER_SETTINGS
+        number = self.stage_number(step)
+        begin, end = self.boundaries[number : number + 2]
+        return self.stages[number].at(min(1.0, (step - begin) / (end - begin)))
+
+
+def read_recipe(path: str | Path, known_options: set[str]) -> tuple[list[str], tuple[Stage, ...]]:
+    """Read a file: its options, as arguments of a command line, and its stages.
 
     Args:
         known_options: the names that may stand in ``options``.
@@ -56,17 +207,7 @@ def read_recipe(path: str | Path, known_options: set[str]) -> Recipe:
         _check_names(content, {"options", "stages"}, "the file")
         options, stages = content.get("options") or {}, content.get("stages") or []
         _check_names(options, known_options - {"recipe"}, "options")
-        for name, value in options.items():
-            if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, list | dict) for v in value)):
-                raise ValueError(f"option {name} must have a value or a list of values, got {value!r}")
-        if not isinstance(stages, list):
-            raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
-        read: list[Stage] = []
-        for number, stage in enumerate(stages, start=1):
-            read += _read_stage(stage, number)
-            if len(read) > MAX_STAGES:
-                raise ValueError(f"a recipe has at most {MAX_STAGES:,} stages; there are more up to stage {number}")
-        return Recipe(options, tuple(read))
+        return _read_options(options), _read_stages(stages)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -78,6 +219,27 @@ def _check_names(content: object, known: set[str], where: str) -> None:
         raise ValueError(f"{where} has no {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
 
+def _read_options(options: dict[str, object]) -> list[str]:
+    arguments: list[str] = []
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(part, list | dict) for part in values):
+            raise ValueError(f"option {name} must have a value or a list of values, got {value!r}")
+        arguments += [f"--{name}", *map(str, values)] if value is not None else []
+    return arguments
+
+
+def _read_stages(stages: object) -> tuple[Stage, ...]:
+    if not isinstance(stages, list):
+        raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
+    read: list[Stage] = []
+    for number, stage in enumerate(stages, start=1):
+        read += _read_stage(stage, number)
+        if len(read) > MAX_STAGES:
+            raise ValueError(f"a recipe has at most {MAX_STAGES:,} stages; there are more up to stage {number}")
+    return tuple(read)
+
+
 def _read_stage(content: object, number: int) -> list[Stage]:
     """The stage, as many times as it says."""
     name = content.get("name") if isinstance(content, dict) else None
@@ -86,14 +248,14 @@ def _read_stage(content: object, number: int) -> list[Stage]:
         times = content.get("times", 1)
         if type(times) is not int or not 1 <= times <= MAX_STAGES:
             raise ValueError(f"times must be a whole number >= 1 and <= {MAX_STAGES:,}, got {times!r}")
-        values = {name: _value(name, value) for name, value in content.items() if name in TYPES}
+        values = {name: _read_value(name, value) for name, value in content.items() if name in TYPES}
         names = [str(name or number)] if times == 1 else [f"{name or number} {time}" for time in range(1, times + 1)]
         return [Stage(name, content.get("steps"), content.get("tokens"), values) for name in names]
     except ValueError as error:
         raise ValueError(f"stage {number}{f' ({name})' if name else ''}: {error}") from error
 
 
-def _value(name: str, value: object) -> object:
+def _read_value(name: str, value: object) -> object:
     if not isinstance(value, dict):
         return _number(value) if TYPES[name] is float else value
     if value.keys() != {"from", "to"}:

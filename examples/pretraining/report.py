@@ -1,15 +1,32 @@
-"""The report of a run that has ended: its curves as a picture, and a model card with its figures."""
+"""What a person sees: progress and figures during a run, and at its end its curves and a model card."""
 
 import json
+import sys
+import time
 from pathlib import Path
 
 from huggingface_hub import ModelCardData
+from tqdm import tqdm
 
-from pretraining.display import TREES
+from pretraining.evaluation import LABELS
+from pretraining.losses import LOSSES
 from pretraining.options import DataOptions, Options
-from pretraining.progress import Progress
-from pretraining.treebank import LABELS
 
+FORMATS = {
+    **{f"{loss.name}_loss": loss.name + " {:.3f}" for loss in LOSSES}, "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}",
+    "tokens_per_second": "{:,.0f} tokens/s", "stage": "stage {}",
+    "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
+    "left_out": "{:,} too long",
+    "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",
+}  # fmt: skip
+MEANINGS = (
+    "LM is the loss of predicting each token; KL says how far the parser's trees are from the encoder's. "
+    "Both are in nats per token."
+)
+SHOWN_UNLESS_ZERO = ("skipped", "left_out", "stage")
+# Whose trees a figure describes, by the suffix of its name.
+TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}
+SHARES = {"right_share": "R", "left_share": "L"}
 USAGE = """\
 ```python
 from transformers import AutoModel
@@ -22,60 +39,102 @@ for words, span, vector in model.constituents("The old man bought a new car"):
 """
 
 
-def plot(progress: Progress, unigram: dict[str, float], file: Path) -> None:
-    """Draw the loss curves and, if there was a treebank, the figures of trees."""
+class Display:
+    """Progress and messages, shown by the main process only: a bar on a terminal, plain lines in a pipe."""
+
+    def __init__(self, num_steps: int, is_shown: bool):
+        self.is_shown, self.num_steps = is_shown, num_steps
+        self.bar = tqdm(total=num_steps, unit="step", disable=None if is_shown else True)
+        self.first_step, self.began = 0, time.monotonic()
+
+    def start(self, step: int) -> None:
+        """Begin at the step that an earlier session reached."""
+        self.bar.initial = self.bar.n = step
+        self.bar.unpause()
+        self.first_step, self.began = step, time.monotonic()
+
+    def advance(self) -> None:
+        self.bar.update()
+
+    def show_point(self, figures: dict[str, float]) -> None:
+        if self.bar.disable:
+            left = tqdm.format_interval(self.seconds_left(figures["step"]))
+            self.say(f"step {figures['step']:,} of {self.num_steps:,}, {left} left: {describe_figures(figures)}")
+        else:
+            self.bar.set_postfix_str(describe_figures(figures))
+
+    def seconds_left(self, step: int) -> float:
+        """At the speed since `start`, evaluations and checkpoints included."""
+        seconds_per_step = (time.monotonic() - self.began) / (step - self.first_step)
+        return max(0, self.num_steps - step) * seconds_per_step
+
+    def show_evaluation(self, figures: dict) -> None:
+        parts = [describe_figures(figures), *describe_trees(figures)]
+        self.say(f"step {figures['step']:,}: {'; '.join(filter(None, parts))}")
+
+    def say(self, text: str) -> None:
+        if self.is_shown:
+            self.bar.write(text, file=sys.stdout)
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def describe_figures(figures: dict[str, float]) -> str:
+    """The figures in `FORMATS`, in that order; those of `SHOWN_UNLESS_ZERO` only if they are not zero."""
+    known = [name for name in FORMATS if name in figures and (figures[name] or name not in SHOWN_UNLESS_ZERO)]
+    return ", ".join(FORMATS[name].format(figures[name]) for name in known)
+
+
+def describe_trees(figures: dict[str, float]) -> list[str]:
+    """For each kind of trees: F1, recall by label, and the shares of spans that reach the end (R) and the beginning (L)
+    of the sentence."""
+    kinds = []
+    for suffix, whose in TREES.items():
+        if "f1" + suffix in figures:
+            shown = [f"{name.partition('_')[0]} {value:.0f}" for name, value in figures.items()
+                     if name.endswith("_recall" + suffix)]  # fmt: skip
+            shown += [f"{short} {figures[name + suffix]:.2f}" for name, short in SHARES.items()
+                      if name + suffix in figures]  # fmt: skip
+            kinds.append(f"{whose}: F1 {figures['f1' + suffix]:.1f} ({' '.join(shown)})")
+    return kinds
+
+
+def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], file: Path) -> None:
+    """Draw the loss curves and, if there was a treebank, F1 of all kinds of trees and recall by label of the parser's.
+
+    Args:
+        curve, evaluations: of the run's `Progress`.
+        unigram: the losses of unigrams.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    has_f1 = any("f1" in figures for figures in progress.evaluations)
-    rows = 2 if has_f1 else 1
-    figure, axes = pyplot.subplots(rows, rows + 1, figsize=(5 * (rows + 1), 4 * rows), layout="constrained")
-    axes = axes.flatten()
-    panels = (("lm_loss", "language model, nats per token"), ("tree_loss", "tree KL, nats per token"))
-    for axis, (name, title) in zip(axes, panels, strict=False):
-        draw_line(axis, progress.curve, name, "training", color="tab:blue", alpha=0.7)
-        draw_line(axis, progress.evaluations, f"validation_{name}", "validation", color="tab:orange", marker="o")
-        axis.set_title(title)
-    if "unigram_validation_loss" in unigram:
-        axes[0].axhline(unigram["unigram_validation_loss"], color="gray", linestyle="--", label="unigrams, validation")
-    if has_f1:
-        draw_tree_figures(axes[2:], progress.evaluations)
-    for axis in axes:
-        axis.set_xlabel("million tokens")
+    panels = {"language model, nats per token": {"lm_loss": "training", "validation_lm_loss": "validation"},
+              "tree KL, nats per token": {"tree_loss": "training", "validation_tree_loss": "validation"}}  # fmt: skip
+    if any("f1" in figures for figures in evaluations):
+        panels["sentence F1, treebank"] = {f"f1{suffix}": whose for suffix, whose in TREES.items()}
+        panels["recall, parser"] = {f"{label}_recall": label for label in LABELS}
+    figure, axes = pyplot.subplots(len(panels) // 2, 2, figsize=(10, 2 * len(panels)), layout="constrained")
+    for axis, (title, lines) in zip(axes.flatten(), panels.items(), strict=True):
+        for name, label in lines.items():
+            points = [point for point in curve + evaluations if name in point]
+            if points:
+                tokens = [point["tokens"] / 1e6 for point in points]
+                axis.plot(tokens, [point[name] for point in points], label=label, marker="o", markersize=2)
+        if title.startswith("language") and unigram:
+            axis.axhline(unigram["unigram_validation_loss"], color="gray", linestyle="--", label="unigrams, validation")
+        axis.set(title=title, xlabel="million tokens")
         axis.grid(alpha=0.3)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend()
+        axis.legend()
     figure.savefig(file, dpi=120)
     pyplot.close(figure)
 
 
-def draw_tree_figures(axes, evaluations: list[dict]) -> None:
-    """Draw F1 of all kinds of trees, recall by label of parser and encoder, and how far their trees are chains."""
-    for (suffix, whose), color in zip(TREES.items(), ("tab:green", "tab:orange", "tab:gray"), strict=True):
-        draw_line(axes[0], evaluations, f"f1{suffix}", whose, color=color, marker="o")
-        for share, style in (("right", "-"), ("left", "--")):
-            label = None if suffix else f"{share} share"  # one legend for all colors would hide the curves
-            draw_line(axes[3], evaluations, f"{share}_share{suffix}", label, color=color, linestyle=style, marker="o")
-    for axis, (suffix, whose) in zip(axes[1:], list(TREES.items())[:2], strict=False):
-        for label in LABELS:
-            draw_line(axis, evaluations, f"{label}_recall{suffix}", label, marker="o")
-        axis.set_title(f"recall, {whose}")
-    axes[0].set_title("sentence F1, treebank")
-    axes[3].set_title("share of spans at the sentence's ends, colors as for F1")
-
-
-def draw_line(axis, points: list[dict], name: str, label: str | None, **style) -> None:
-    points = [point for point in points if name in point]
-    if points:
-        axis.plot([point["tokens"] / 1e6 for point in points], [point[name] for point in points], label=label,
-                  markersize=3, **style)  # fmt: skip
-
-
-def model_card(
-    options: Options, progress: Progress, figures: dict, unigram: dict[str, float], command: str, machine: str
-) -> str:
+def model_card(run, figures: dict, unigram: dict[str, float], command: str, machine: str) -> str:
     """The model card, as Markdown with the Hub's header.
 
     Args:
@@ -83,39 +142,40 @@ def model_card(
         unigram: the losses of unigrams.
         command, machine: how and where the run was started, as text.
     """
-    output = options.output
-    place = output.hub_model_id if output.push_to_hub else str(Path(output.output_dir) / "model")
+    output, progress, sizes = run.options.output, run.progress, run.data.sizes
+    place = output.hub_model_id if output.push_to_hub else str(run.folder / "model")
     data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"], license=output.license,
                          pipeline_tag="feature-extraction")  # fmt: skip
     best_metric = figures.get("metric_for_best_model")
     rows = [
-        ("corpus", describe_corpus(options.data.corpus, progress.corpus)),
+        ("corpus", describe_corpus(run.options, sizes)),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
         ("weights of", f"step {figures['step']:,}, best by {best_metric}" if best_metric else None),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
-        ("sentences left out because they are too long", f"{progress.left_out + progress.corpus.get('too_long', 0):,}"),
+        ("sentences left out because they are too long", f"{progress.left_out + sizes.get('too_long', 0):,}"),
         ("steps skipped because losses or gradients were not finite", f"{progress.skipped:,}"),
         ("validation LM loss, nats per token", _figure(figures, "validation_lm_loss")),
         ("unigram loss on the same text", _figure(unigram, "unigram_validation_loss")),
         ("unigram entropy of the training text", _figure(unigram, "unigram_entropy")),
         ("validation tree KL, nats per token", _figure(figures, "validation_tree_loss")),
-        (f"sentence F1 of the parser's trees on {describe_treebank(options.data)}", _figure(figures, "f1", "{:.1f}")),
+        (f"sentence F1 of the parser's trees on {describe_treebank(run.options.data)}",
+         _figure(figures, "f1", "{:.1f}")),
         ("sentence F1 of the encoder's trees by counts", _figure(figures, "f1_counts", "{:.1f}")),
         ("share of spans that end with the last word (chain: 1)", _figure(figures, "right_share", "{:.2f}")),
     ]  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
     return (
-        f"---\n{data.to_yaml()}\n---\n\n# {Path(options.output.output_dir).name}\n\n"
+        f"---\n{data.to_yaml()}\n---\n\n# {run.folder.name}\n\n"
         "A [Fast-R2D2](https://arxiv.org/abs/2203.00281) model: a parser and a recursive encoder, pretrained together "
         f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    {command}\n\n"
         f"{USAGE.format(place=place)}\nAll settings:\n\n```json\n"
-        f"{json.dumps(options.as_flat_dict(), indent=1)}\n```\n"
+        f"{json.dumps(run.options.as_flat_dict(), indent=1)}\n```\n"
     )
 
 
-def describe_corpus(sources: list[str], counts: dict[str, int]) -> str:
-    sizes = ": {sentences:,} sentences, {tokens:,} tokens".format(**counts) if counts else ", streamed"
-    return ", ".join(sources) + sizes
+def describe_corpus(options: Options, sizes: dict[str, int]) -> str:
+    counted = ": {sentences:,} sentences, {tokens:,} tokens".format(**sizes) if sizes else ", streamed"
+    return ", ".join(options.data.corpus) + counted
 
 
 def describe_treebank(data: DataOptions) -> str:

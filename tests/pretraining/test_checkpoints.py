@@ -1,9 +1,8 @@
 import pytest
 from accelerate import Accelerator
 
-from pretraining.best import Best
-from pretraining.checkpoints import Checkpoints, find_damage
-from pretraining.run_folder import check_run_folder, make_run_folder, read_tokenizer
+from pretraining.checkpoints import Best, Checkpoints, find_damage
+from pretraining.data import check_run_folder, make_run_folder, read_tokenizer
 
 
 @pytest.fixture
@@ -129,14 +128,6 @@ def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
     assert read_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
     with pytest.raises(ValueError, match="run with other settings: seed was 0, now 1"):
         check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
-
-
-def test_a_folder_of_a_version_with_other_option_names_is_refused(tmp_path, tokenizer):
-    make_run_folder(tmp_path, {"seed": 0, "sentences_per_batch": 64, "epochs": 10}, tokenizer)
-    with pytest.raises(ValueError) as error:
-        check_run_folder(tmp_path, {"seed": 0, "per_device_train_batch_size": 64, "num_train_epochs": 10})
-    assert "an earlier version, whose options had other names: epochs, sentences_per_batch" in str(error.value)
-    assert "begin with another --output_dir, or give one of its checkpoints as --model" in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"seed": '])

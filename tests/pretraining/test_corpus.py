@@ -5,9 +5,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 
-from pretraining.corpus import tokenize_corpus
+from pretraining.corpus import read_texts, tokenize_corpus
 from pretraining.options import DataOptions
-from pretraining.texts import read_texts
 from tokenization_fast_r2d2 import train_tokenizer
 from tokenization_fast_r2d2.reading import sentences_to_parse
 

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pretraining.corpus import read_texts
 from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus, count_units
 from pretraining.options import DataOptions
-from pretraining.texts import read_texts
 from tokenization_fast_r2d2 import train_tokenizer
 
 WORDS = st.sampled_from(["the", "cat", "sleeps", "underold", "and"])

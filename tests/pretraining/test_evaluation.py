@@ -8,8 +8,8 @@ from accelerate import Accelerator
 from modeling_fast_r2d2 import BinaryTree
 from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.batches import Limits
-from pretraining.evaluation import draw_trees, read_gold_trees, unigram_figures, validation_losses
-from pretraining.treebank import TreebankScorer
+from pretraining.data import unigram_losses
+from pretraining.evaluation import TreebankScorer, draw_trees, read_gold_trees, validation_losses
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, tokenize_sentences
 
 
@@ -61,7 +61,7 @@ def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer):
 
 def test_unigrams_know_frequencies_alone():
     train, validation = np.array([0, 2, 2, 4]), np.array([0, 1, 0, 1])
-    figures = unigram_figures(train, validation)
+    figures = unigram_losses(train, validation)
     assert figures["unigram_entropy"] == pytest.approx(1.5 * math.log(2))
     assert figures["unigram_validation_loss"] == pytest.approx(-(math.log(3 / 12) + math.log(5 / 12)) / 2)
 

@@ -7,7 +7,7 @@ import torch
 from pretraining.count_teacher import CountTeacher, UnitCounts
 from pretraining.guidance import CollatorWithBounds, Guide
 from pretraining.losses import Guidance
-from pretraining.settings import Ramp, Settings, Stage
+from pretraining.recipe import Ramp, Settings, Stage
 
 TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False,
           "height_penalty": 2.0}  # fmt: skip

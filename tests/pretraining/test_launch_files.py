@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import DistributedType
+from pretrain import make_accelerator
 
-from pretraining.assembly import make_accelerator
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 
 FOLDER = Path(__file__).parents[2] / "examples" / "accelerate"

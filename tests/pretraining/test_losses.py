@@ -1,6 +1,7 @@
 """The losses of pretraining, and what a step makes of them."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,10 +12,9 @@ from modeling_fast_r2d2 import parameter_groups
 from pretraining.batches import Step
 from pretraining.guidance import Guide
 from pretraining.losses import LOSSES, Guidance, Loss, Objective, check_stages
-from pretraining.optimisation import make_optimizer
+from pretraining.optimisation import Counts, make_optimizer, take_step
 from pretraining.options import TrainingOptions
-from pretraining.settings import Ramp, Settings, Stage
-from pretraining.step import Counts, take_step
+from pretraining.recipe import Ramp, Settings, Stage
 
 LM, TREE, CHOICE, HEIGHT = LOSSES
 
@@ -31,8 +31,10 @@ def take_one_step(objective, batches, settings, optimizer=None, max_grad_norm=1.
     tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
     sentences = sum(len(batch["input_ids"]) for batch in batches)
     step, counts = Step(batches, tokens, sentences), Counts(tokens, sentences, 0, {})
-    guide = Guide(None, objective.model)
-    return take_step(accelerator, objective, optimizer, step, counts, max_grad_norm, settings, guide).losses
+    options = SimpleNamespace(training=TrainingOptions(max_grad_norm=max_grad_norm))
+    run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=settings,
+                          guide=Guide(None, objective.model), options=options)  # fmt: skip
+    return take_step(run, step, counts).losses
 
 
 def with_bounds(batch):

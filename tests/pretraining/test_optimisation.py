@@ -1,20 +1,28 @@
 import copy
 import math
+from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
 import torch
 from accelerate import Accelerator
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from pretraining.assembly import number_of_workers
 from pretraining.batches import Step
 from pretraining.guidance import Guide
 from pretraining.losses import Objective, sizes
-from pretraining.optimisation import clip_gradients, drop_gradients, learning_rates, make_optimizer, make_schedule
+from pretraining.optimisation import (
+    Counts,
+    clip_gradients,
+    drop_gradients,
+    learning_rates,
+    make_optimizer,
+    make_schedule,
+    take_step,
+)
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
-from pretraining.progress import Progress
-from pretraining.settings import PAPER_SETTINGS, Plan, Ramp, Stage
-from pretraining.step import Counts, take_step
+from pretraining.recipe import PAPER_SETTINGS, Plan, Ramp, Stage
+from pretraining.run import Progress, number_of_workers
 
 
 @pytest.fixture
@@ -36,8 +44,8 @@ def test_on_a_gpu_the_update_is_fused_and_workers_load(tiny_model):
         updates[device] = [parameter.detach() for parameter in model.parameters()]
         assert bool(optimizer.defaults["fused"]) == (device == "cuda")
     torch.testing.assert_close(updates["cuda"], updates["cpu"])
-    assert [number_of_workers(DataOptions(corpus=["any"]), device) for device in ("cpu", "cuda")] == [0, 2]
-    assert number_of_workers(DataOptions(corpus=["any"], dataloader_num_workers=0), "cuda") == 0
+    assert [number_of_workers(None, device) for device in ("cpu", "cuda")] == [0, 2]
+    assert number_of_workers(0, "cuda") == 0
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -52,15 +60,16 @@ def test_with_float16_a_step_of_infinite_gradients_is_skipped_and_the_scale_fall
     tokens = int(a_batch["attention_mask"].sum())
     batch = a_batch | {"bounds": torch.zeros(5, 8, dtype=torch.int8)}
     step, counts = Step([batch], tokens, 5), Counts(tokens, 5, 0, {})
-    rest = step, counts, 1.0, PAPER_SETTINGS, Guide(None, tiny_model)
+    run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=PAPER_SETTINGS)
+    run.guide, run.options = Guide(None, tiny_model), SimpleNamespace(training=TrainingOptions())
     before, weight = copy.deepcopy(tiny_model.state_dict()), tiny_model.model.composition.blend.weight
     overflow = weight.register_hook(lambda gradient: gradient * math.inf)
     for _ in range(2):
-        assert not take_step(accelerator, objective, optimizer, *rest).is_applied
+        assert not take_step(run, step, counts).is_applied
     torch.testing.assert_close(tiny_model.state_dict(), before, rtol=0, atol=0)
     assert accelerator.scaler.get_scale() == 65536 / 4
     overflow.remove()
-    assert take_step(accelerator, objective, optimizer, *rest).is_applied
+    assert take_step(run, step, counts).is_applied
     assert not weight.equal(before["model.composition.blend.weight"])
 
 
@@ -95,7 +104,7 @@ def test_a_forgotten_group_begins_afresh(tiny_config):
 
 
 def test_rates_rise_and_fall_linearly(optimizer):
-    schedule, seen = make_schedule(optimizer, warmup_steps=4, num_steps=12), []
+    schedule, seen = make_schedule(optimizer, warmup_steps=4, num_steps=12, plan=Plan()), []
     for _ in range(12):
         seen.append(learning_rates(optimizer)["encoder"] / 0.5)
         optimizer.step()
@@ -153,7 +162,7 @@ def test_points_of_the_curve_are_means_over_tokens_and_sentences():
     assert (point["lm_loss"], point["tree_loss"], point["tokens_per_second"]) == (4.25, 3.0, 20.0)
     assert point["height_loss"] == 0.5 and "height_number" not in point
     assert "lm_loss" not in progress.end_point({})
-    assert Progress(**progress.as_dict()) == progress
+    assert Progress(**asdict(progress)) == progress
 
 
 @pytest.mark.parametrize(

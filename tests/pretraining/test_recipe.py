@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pretrain import parse_options
 
-from pretraining.recipe import read_recipe
-from pretraining.settings import Plan, Ramp, Settings, Stage
+from pretraining.recipe import Plan, Ramp, Settings, Stage, read_recipe
 
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
 
@@ -42,10 +41,9 @@ def read(text, tmp_path):
 
 
 def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
-    recipe = read(RECIPE, tmp_path)
-    assert recipe.arguments() == ["--corpus", "a.txt", "b.txt", "--size", "tiny", "--learning_rate", "2e-3",
-                                  "--use_cpu", "True"]  # fmt: skip
-    plan = Plan(recipe.stages, lambda stage: 95.0)
+    arguments, stages = read(RECIPE, tmp_path)
+    assert arguments == "--corpus a.txt b.txt --size tiny --learning_rate 2e-3 --use_cpu True".split()
+    plan = Plan(stages, lambda stage: 95.0)
     assert plan.num_steps == 10 + 4 + 11  # 1,000 tokens in steps of 95, rounded
     taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
     for step in range(10):
@@ -55,7 +53,7 @@ def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
     assert plan.at(10).learning_rate is None and plan.at(13).choice_loss == 0.3
     for step in (14, 24, 25, 1000):
         assert plan.at(step) == Settings(window_size=3) and plan.stage_number(step) == 2
-    assert [stage.name for stage in recipe.stages] == ["copy", "2", "3"]
+    assert [stage.name for stage in stages] == ["copy", "2", "3"]
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.floats(0, 9), st.floats(0, 9)), min_size=1, max_size=5))
@@ -151,6 +149,6 @@ def test_the_recipes_of_the_examples_are_good(name):
 
 
 def test_a_stage_can_come_several_times(tmp_path):
-    recipe = read("stages: [{name: a, steps: 3}, {name: b, tokens: 4, times: 2, window_size: 3}]", tmp_path)
-    assert [stage.name for stage in recipe.stages] == ["a", "b 1", "b 2"]
-    assert recipe.stages[1].values == recipe.stages[2].values == {"window_size": 3} and recipe.stages[2].tokens == 4
+    _, stages = read("stages: [{name: a, steps: 3}, {name: b, tokens: 4, times: 2, window_size: 3}]", tmp_path)
+    assert [stage.name for stage in stages] == ["a", "b 1", "b 2"]
+    assert stages[1].values == stages[2].values == {"window_size": 3} and stages[2].tokens == 4

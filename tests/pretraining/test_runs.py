@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from driver import last_output, pretrain
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.text_files import hold_folder
-from pretraining.display import Display
+from pretraining.report import Display
 
 NO_CHANCE = (
     ",hidden_dropout_prob=0.0,attention_probs_dropout_prob=0.0,parser_dropout_prob=0.0,split_noise=0.0,choice_noise=0.0"
@@ -68,7 +68,7 @@ def test_a_run_leaves_a_model_curves_and_a_card(whole_run, sentences, capsys):
     printed = capsys.readouterr().out
     assert "(2, 16)" in printed and "(0, 6) The old man bought a new car" in printed
     progress = json.loads((whole_run / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
-    assert progress["tokens"] == 3 * progress["corpus"]["tokens"]
+    assert progress["tokens"] == 3 * num_tokens
     assert [point["step"] for point in progress["curve"]] == [2, 4, 6, 8, 10, 12, 14]
 
 

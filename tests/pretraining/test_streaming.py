@@ -3,8 +3,7 @@ import itertools
 import pytest
 from datasets import IterableDataset
 
-from pretraining.batches import Limits, ProcessShare
-from pretraining.streaming import StreamedEpochs
+from pretraining.batches import Limits, ProcessShare, StreamedEpochs
 
 from .test_batches import collate
 

@@ -7,7 +7,7 @@ import torch
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.count_teacher import CountTeacher, UnitCounts
-from pretraining.treebank import EncoderTrees, TreebankScorer, chain_warnings, tree_figures
+from pretraining.evaluation import EncoderTrees, TreebankScorer, chain_warnings, tree_figures
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2, tokenize_sentences
 
 

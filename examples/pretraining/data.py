@@ -1,0 +1,205 @@
+"""Everything that a run reads before it trains, and the folder that remembers which run it belongs to."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from accelerate import Accelerator
+from datasets import Dataset, IterableDataset
+from transformers import PreTrainedTokenizerBase
+
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_tokenizer
+from modeling_fast_r2d2.grammar_induction import LabelledTree
+from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_text
+from pretraining.corpus import Corpus, files_of, make_line_tokenizer, read_texts, sentences_of, tokenize_corpus
+from pretraining.count_teacher import UnitCounts, count_corpus
+from pretraining.evaluation import read_gold_trees
+from pretraining.models import make_model, make_tokenizer
+from pretraining.options import DataOptions, Options
+from tokenization_fast_r2d2 import read_sentences
+
+SETTINGS_FILE, TOKENIZER_FOLDER = "run.json", "tokenizer"
+DIGEST = "corpus_digest"  # its name among the settings
+
+
+@dataclass(frozen=True)
+class Data:
+    """Everything that is read before training.
+
+    Attributes:
+        options: of the text.
+        texts: the lines of the corpus.
+        corpus: the tokenized corpus; None if it is streamed.
+        validation, validation_texts: features and texts of the same sentences.
+        gold: the trees of the treebank, if there is one.
+        counts: of units in the text; None if no stage and no evaluation needs them.
+    """
+
+    options: DataOptions
+    texts: Dataset | IterableDataset
+    tokenizer: PreTrainedTokenizerBase
+    corpus: Corpus | None
+    validation: list[dict]
+    validation_texts: list[str]
+    gold: list[LabelledTree]
+    counts: UnitCounts | None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Numbers of sentences and tokens; none if the corpus is streamed."""
+        if self.corpus is None:
+            return {}
+        lengths = self.corpus.lengths
+        return {"sentences": len(lengths), "tokens": int(lengths.sum()), "too_long": self.corpus.num_too_long}
+
+    def sentences(self) -> Iterator[str]:
+        """The texts of the corpus; none is read before it is asked for."""
+        return sentences_to_learn_from(self.texts, self.options)
+
+    def unigram_losses(self) -> dict[str, float]:
+        """Losses that a model must beat; none if the corpus is streamed or there is no validation text."""
+        if self.corpus is None or not self.validation:
+            return {}
+        size = len(self.tokenizer)
+        validation = np.concatenate([feature["input_ids"] for feature in self.validation])
+        return unigram_losses(self.corpus.count_tokens(size), np.bincount(validation, minlength=size))
+
+
+def unigram_losses(train: np.ndarray, validation: np.ndarray) -> dict[str, float]:
+    """Entropy and validation loss, in nats per token, of a unigram model of the training text.
+
+    The validation loss is computed with one added to each count.
+
+    Args:
+        train, validation: ``(vocab_size,)``, how often each token occurs.
+    """
+    share = train[train > 0] / train.sum()
+    log_prob = np.log((train + 1) / (train + 1).sum())
+    return {
+        "unigram_entropy": float(-(share * np.log(share)).sum()),
+        "unigram_validation_loss": float(-(validation * log_prob).sum() / validation.sum()),
+    }
+
+
+def read_data(options: Options, accelerator: Accelerator) -> Data:
+    """Read and tokenize all text; then make the run's folder. The main process goes first and fills the cache.
+
+    Raises:
+        ValueError: for text, a tokenizer or a model that cannot be used, and for a folder that is not this run's.
+    """
+    folder, data = Path(options.output.output_dir), options.data
+    processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
+    settings = options.that_decide_weights() | processes
+    with accelerator.main_process_first():
+        check_run_folder(folder, settings)
+        texts, tokenizer = read_texts(data), read_tokenizer(folder)
+        is_new = accelerator.is_main_process and tokenizer is None
+        if tokenizer is None:
+            tokenizer = make_tokenizer(sentences_to_learn_from(texts, data), data, options.model)
+        if data.streaming:
+            corpus = None
+            check_stream(texts, tokenizer, data)
+        else:
+            corpus = tokenize_corpus(texts, tokenizer, data)
+            settings[DIGEST] = corpus.digest()
+            check_corpus(folder, settings[DIGEST])
+        validation = read_validation(tokenizer, data)
+        gold = read_gold_trees(data.treebank, data.treebank_split, data.treebank_half) if data.treebank else []
+        if is_new:
+            make_model(tokenizer, options.model)  # wrong options must show before a folder is made
+            make_run_folder(folder, settings, tokenizer)
+        needs_counts = data.treebank or options.needs_counts
+        counts = read_counts(folder, texts, tokenizer, data, accelerator.is_main_process) if needs_counts else None
+    if not folder.exists():
+        raise ValueError(f"some machine does not see {folder}; --output_dir must be on a disk that all machines share")
+    return Data(data, texts, tokenizer, corpus, *validation, gold, counts)
+
+
+def check_run_folder(folder: Path, settings: dict) -> None:
+    """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings."""
+    if not (folder / SETTINGS_FILE).exists():
+        if folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
+            raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
+        return
+    old = read_record(folder / SETTINGS_FILE)
+    changed = [f"{name} was {old.get(name)!r}, now {settings[name]!r}" for name in settings
+               if old.get(name) != settings[name]]  # fmt: skip
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with other settings: {'; '.join(changed)}. Give the same settings to resume it, or "
+            "another --output_dir; to begin another run from its weights, give one of its checkpoints as --model"
+        )
+
+
+def check_corpus(folder: Path, digest: str) -> None:
+    """Raise ValueError if a run has begun in the folder with another corpus."""
+    before = read_record(folder / SETTINGS_FILE).get(DIGEST) if (folder / SETTINGS_FILE).exists() else digest
+    if before != digest:
+        raise ValueError(
+            f"the corpus has changed since the run in {folder} began, or this version reads it in another way: its "
+            f"digest was {before}, now it is {digest}; restore the old corpus or version, or give another --output_dir"
+        )
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of a run that has begun; None if none has. Raises ValueError if it is damaged."""
+    if not (folder / SETTINGS_FILE).exists():
+        return None
+    return load_tokenizer(find_checkpoint(str(folder / TOKENIZER_FOLDER), is_model=False))
+
+
+def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Make a new run's folder or fill an empty one. The settings are written last: with them, the run has begun."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder / TOKENIZER_FOLDER)
+    write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1))
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether a run that is killed before it begins may leave this."""
+    return path.name in (TOKENIZER_FOLDER, LOCK_FILE, OWNER_FILE) or path.name.startswith(f".{SETTINGS_FILE}.")
+
+
+def read_counts(
+    folder: Path, texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions, is_main: bool
+) -> UnitCounts:
+    """The counts in the run's folder, or new ones, which the main process saves."""
+    counts = UnitCounts.load(folder) if folder.exists() else None
+    if counts is None:
+        counts = count_corpus(texts, tokenizer, data)
+        if is_main:
+            counts.save(folder)
+    return counts
+
+
+def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
+    """The sentences that a new tokenizer is trained on: all, or those at the beginning of a stream."""
+    lines = itertools.islice(texts, data.shuffle_buffer if data.streaming else None)
+    return (sentence for line in lines for sentence in sentences_of([line["text"]], data))
+
+
+def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:
+    """Raise ValueError if the beginning of a stream has no sentence to train on."""
+    tokenize = make_line_tokenizer(tokenizer, data)
+    lines = itertools.islice(texts, data.shuffle_buffer)
+    if not any(sentence["input_ids"] for line in lines for sentence in tokenize([line["text"]])):
+        raise ValueError(f"no sentence of 1 to {data.max_length} tokens in the first {data.shuffle_buffer:,} lines of "
+                         "the stream; --sentence_rule cuts lines into sentences")  # fmt: skip
+
+
+def read_validation(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> tuple[list[dict], list[str]]:
+    """The first validation sentences that are not too long, as features and as texts."""
+    files = [name for source in data.validation or [] for name, *_ in files_of(source)]
+    tokenize, found = make_line_tokenizer(tokenizer, data), []
+    for line in read_sentences(files):
+        pairs = zip(tokenize([line]), sentences_of([line], data), strict=True)
+        found += [(feature, text) for feature, text in pairs if feature["input_ids"]]
+        if len(found) >= data.validation_sentences:
+            break
+    if files and not found:
+        raise ValueError(f"no sentence of 1 to {data.max_length} tokens in {', '.join(files)}")
+    features, texts = zip(*found[: data.validation_sentences], strict=True) if found else ((), ())
+    return list(features), list(texts)

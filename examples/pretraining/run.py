@@ -1,0 +1,182 @@
+"""A run: all that it trains with, made from its options, and what it has done so far."""
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+
+from pretraining.batches import Limits, PlannedEpochs, ProcessShare, StreamedEpochs
+from pretraining.checkpoints import Best, Checkpoints
+from pretraining.corpus import make_line_tokenizer
+from pretraining.count_teacher import CountTeacher
+from pretraining.data import Data
+from pretraining.evaluation import Evaluation
+from pretraining.guidance import CollatorWithBounds, Guide
+from pretraining.losses import LOSSES, Objective
+from pretraining.models import begin_with_frequencies, make_model
+from pretraining.optimisation import make_optimizer, make_schedule
+from pretraining.options import Options
+from pretraining.recipe import Plan, Settings, Stage
+from pretraining.report import Display
+
+WORKERS_FOR_A_GPU = 2
+
+
+@dataclass
+class Progress:
+    """What a run has done so far, counted over all processes together: all that a checkpoint holds besides tensors.
+
+    Attributes:
+        step: number of updates, skipped ones included.
+        epoch: number of the running epoch, from 0.
+        tokens: number of tokens trained on.
+        seconds: time spent in steps, over all sessions of the run.
+        skipped: number of steps that were skipped because losses or gradients were not finite.
+        skipped_in_a_row: the same, since the last good step.
+        left_out: number of sentences of a stream that were too long; `Data.sizes` counts those of other corpora.
+        curve: a point every ``logging_steps``, with means over these steps.
+        evaluations: the figures of every evaluation.
+        since_point: sums over the steps since the last point of the curve.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    left_out: int = 0
+    curve: list[dict] = field(default_factory=list)
+    evaluations: list[dict] = field(default_factory=list)
+    since_point: dict[str, float] = field(default_factory=dict)
+
+    def add(self, losses: dict[str, float], sizes: dict[str, int], seconds: float) -> None:
+        """Count a step.
+
+        Args:
+            losses: means, by name.
+            sizes: numbers of tokens, sentences and constituents.
+        """
+        self.step += 1
+        self.tokens += sizes["tokens"]
+        self.seconds += seconds
+        self.skipped_in_a_row = 0
+        amounts = {"tokens": sizes["tokens"], "seconds": seconds}
+        for loss in LOSSES:
+            if loss.name in losses:
+                number = sizes[loss.unit]
+                amounts |= {f"{loss.name}_loss": losses[loss.name] * number, f"{loss.name}_number": number}
+        for name, amount in amounts.items():
+            self.since_point[name] = self.since_point.get(name, 0.0) + amount
+
+    def skip(self, seconds: float) -> None:
+        """Count a step that was skipped."""
+        self.step += 1
+        self.seconds += seconds
+        self.skipped += 1
+        self.skipped_in_a_row += 1
+
+    def end_point(self, more: dict[str, float]) -> dict[str, float]:
+        """Add a point to the curve; it has no losses if all its steps were skipped."""
+        sums, self.since_point = self.since_point, {}
+        point = {"step": self.step, "tokens": self.tokens, "skipped": self.skipped, "left_out": self.left_out, **more}
+        if sums:
+            point["tokens_per_second"] = sums["tokens"] / max(sums["seconds"], 1e-9)
+        for loss in (name for name in sums if name.endswith("_loss")):
+            point[loss] = sums[loss] / max(1, sums[loss.replace("_loss", "_number")])
+        self.curve.append(point)
+        return point
+
+
+class Run:
+    """Everything that a run trains with.
+
+    Attributes:
+        objective: model and losses, prepared for all processes.
+        plan: the settings of every step.
+        window_size: the model's own, for stages that do not set another.
+        position: this process's position in the running epoch, None before its first step.
+        saved_step, saved_at: step and time of the newest checkpoint, in seconds of `time.monotonic`.
+    """
+
+    def __init__(self, options: Options, accelerator: Accelerator, data: Data):
+        training, output, device = options.training, options.output, accelerator.device.type
+        self.options, self.accelerator, self.data = options, accelerator, data
+        self.folder, self.tokenizer = Path(output.output_dir), data.tokenizer
+        self.progress, self.position = Progress(), None
+        self.saved_step, self.saved_at = 0, time.monotonic()
+
+        set_seed(training.seed)
+        self.model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
+        self.model.config.punctuation = "keep" if options.data.keep_punctuation else "aside"
+        if data.corpus is not None and not options.model.model:
+            begin_with_frequencies(self.model, data.corpus.count_tokens(self.model.config.vocab_size))
+        if training.torch_compile:
+            self.model.model.composition.compile(dynamic=True)
+        self.window_size = self.model.config.window_size
+
+        self.epochs = make_epochs(options, accelerator, data)
+        self.plan = Plan(options.stages, self._tokens_per_step)
+        planned = self.plan.num_steps or training.max_steps
+        self.num_steps = planned or training.num_train_epochs * len(self.epochs.plan(0))
+
+        teacher = CountTeacher(data.counts, options.data.counts_skew, accelerator.device) if data.counts else None
+        self.guide = Guide(teacher, self.model)
+        objective = Objective(self.model, self.guide, options.stages)
+        optimizer = make_optimizer(objective, training, device)
+        self.schedule = make_schedule(optimizer, training.warmup_steps, self.num_steps, self.plan)
+        self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+
+        self.evaluate = Evaluation(options, accelerator, data, self.model, teacher)
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", output.save_total_limit, accelerator)
+        self.best = Best(self.folder / "best", output.metric_for_best_model)
+        self.display = Display(self.num_steps, accelerator.is_main_process)
+        set_seed(training.seed + 1, device_specific=True)  # every process has its own noise and dropout
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the next step."""
+        settings = self.plan.at(self.progress.step)
+        is_warming_up = self.progress.step < self.options.training.tree_warmup_steps
+        return replace(settings, tree_weight=0.0) if is_warming_up else settings
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of the next step's batches."""
+        limits = first_limits(self.options)
+        return replace(limits, tokens=self.settings.per_device_train_batch_tokens or limits.tokens)
+
+    @property
+    def is_over(self) -> bool:
+        limit = self.plan.num_steps or self.options.training.max_steps
+        return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.num_train_epochs
+
+    def _tokens_per_step(self, stage: Stage) -> float:
+        """The run's batches tell how many steps a stage has."""
+        limits = first_limits(self.options)
+        tokens = stage.at(0).per_device_train_batch_tokens or limits.tokens
+        return self.epochs.tokens_per_step(replace(limits, tokens=tokens))
+
+
+def first_limits(options: Options) -> Limits:
+    """Limits of batches, where no stage sets others."""
+    return Limits(options.training.per_device_train_batch_size, options.training.per_device_train_batch_tokens)
+
+
+def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> PlannedEpochs | StreamedEpochs:
+    """Epochs of a corpus that was read before, or that is streamed."""
+    training, limits, collate = options.training, first_limits(options), CollatorWithBounds(data.tokenizer)
+    share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
+    if data.corpus is None:
+        tokenize = make_line_tokenizer(data.tokenizer, options.data)
+        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, options.data.shuffle_buffer)
+    workers = number_of_workers(options.data.dataloader_num_workers, accelerator.device.type)
+    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers)
+
+
+def number_of_workers(wanted: int | None, device: str) -> int:
+    """Processes that load batches. A GPU would wait for batches; a CPU has no processor to spare."""
+    by_default = WORKERS_FOR_A_GPU if device == "cuda" else 0
+    return by_default if wanted is None else wanted
