@@ -1,9 +1,4 @@
-"""One Transformer layer of the composition function (paper, Section 2.1).
-
-It computes all tokens together or, for speed, children and tasks apart.
-"""
-
-from typing import Any
+"""One Transformer layer of the composition function (paper, Section 2.1)."""
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +8,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_linear import apply_linear, is_plain, linear
-from .fused import KernelSizes, fused_kernels
 from .noise import Dropout
 
 
@@ -22,9 +16,6 @@ class CompositionLayer(GradientCheckpointingLayer):
 
     The children see each other and themselves; a task token sees itself and both children. Roles are added to
     queries and keys only. Layer norms have no parameters.
-
-    No child sees a task, and no task sees another task. So children and each task can be computed apart, with the
-    results of `forward`: by `attend_among_children` or `attend_from_task`, then `finish`.
     """
 
     # The `kernels` library puts `fast_r2d2_kernels.layers.CompositionLayer` in place of layers with this name. The
@@ -37,8 +28,6 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.num_heads = config.num_attention_heads
         self.eps = config.layer_norm_eps
         self.is_gelu = config.hidden_act == "gelu"
-        self.composition_kernels = config.composition_kernels if self.is_gelu else "torch"
-        self.kernel_sizes = KernelSizes.of(config)
         self.role_embeddings = nn.Embedding(3, size)  # task, left, right
         self.query_key_value = nn.Linear(size, 3 * size)
         self.attention_output = nn.Linear(size, size)
@@ -58,10 +47,6 @@ class CompositionLayer(GradientCheckpointingLayer):
         """Whether the projection's matrix can be read. torch's quantised linear layers hide it."""
         return isinstance(getattr(self.query_key_value, "weight", None), Tensor)
 
-    def kernels_for(self, vectors: Tensor) -> Any:
-        """The fused kernels if they run for vectors; else None."""
-        return fused_kernels(self.composition_kernels, vectors, self.kernel_sizes)
-
     def role_bias(self, num_tasks: int) -> Tensor:
         """``(tokens, 3 * hidden_size)``: a role that is added to the input of a projection, as a bias after it. So one
         product serves queries, keys and values, of which the last have no role. It is 0, and not used, without
@@ -73,37 +58,21 @@ class CompositionLayer(GradientCheckpointingLayer):
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
 
-    def fused_weights(self, like: Tensor) -> tuple[Tensor, ...]:
-        """What fused kernels read of this layer, in the dtype in which they compute; nothing where they do not run.
-
-        Under autocast, so each matrix is cast once for all levels, and vectors need not change between two dtypes.
-        """
-        fused = self.kernels_for(like)
-        if fused is None or not all(map(is_plain, self.linears)):
-            return ()
-        device = like.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        return tuple(fused.composition_layer.LayerWeights.of(self, dtype))
-
     def _roles(self, num_tasks: int) -> Tensor:
         task_role, child_roles = self.role_embeddings.weight.split([1, 2])
         return torch.cat([task_role.expand(num_tasks, -1), child_roles])
 
-    def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None, *weights: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
         """
         Args:
             hidden: ``(tokens, compositions, hidden_size)``.
             role_bias: from the method of that name.
             projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values of ``hidden`` without bias;
                 None computes them.
-            weights: from `fused_weights`; used by fused kernels alone.
 
         Returns:
             ``(tokens, compositions, hidden_size)``.
         """
-        fused = self.kernels_for(hidden)
-        if fused is not None and (weights or all(map(is_plain, self.linears))):
-            return fused.layers.composition_layer(self, hidden, role_bias, projected, *weights)
         return self.finish(self._attend(self._project(hidden, role_bias, projected)), hidden)
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -117,43 +86,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         expanded = self.dropout(self._expand(hidden))
         return self._norm(self.dropout(apply_linear(self.output, expanded)).add_(hidden))
 
-    def attend_among_children(self, query: Tensor, keys_values: Tensor) -> Tensor:
-        """
-        Args:
-            query: ``(2, compositions, hidden_size)``, queries of the left and the right children, with bias.
-            keys_values: ``(2, compositions, 2 * hidden_size)``, their keys and values, with bias.
-
-        Returns:
-            ``(2, compositions, hidden_size)``.
-        """
-        [query], (key, value) = self._heads(query, 1), self._heads(keys_values, 2)
-        to_left = (query * (key[0] - key[1])).sum(-1)
-        weights = self._softmax(query.shape[-1] ** -0.5 * torch.stack([to_left, torch.zeros_like(to_left)]))
-        to_left, to_right = self.attention_dropout(weights)[..., None].unbind()
-        left, right = value.unbind()
-        return torch.addcmul(to_left * left, to_right, right).flatten(-2)
-
-    def attend_from_task(self, task: Tensor, keys_values: Tensor) -> Tensor:
-        """
-        Args:
-            task: ``(compositions, 3 * hidden_size)``, the task's query, key and value with bias; or
-                ``(1, 3 * hidden_size)`` where they are the same in all compositions.
-            keys_values: ``(2, compositions, 2 * hidden_size)`` of the children, with bias.
-
-        Returns:
-            ``(compositions, hidden_size)``.
-        """
-        (query, own_key, own_value), (key, value) = self._heads(task, 3), self._heads(keys_values, 2)
-        to_left = (query * (key[0] - key[1])).sum(-1)  # (compositions, heads), as in `_attend`
-        to_self = (query * (own_key - key[1])).sum(-1)
-        scores = torch.stack([to_left, torch.zeros_like(to_left), to_self])
-        weights = self._softmax(query.shape[-1] ** -0.5 * scores)
-        to_left, to_right, to_self = self.attention_dropout(weights)[..., None].unbind()
-        left, right = value.unbind()
-        attended = torch.addcmul(to_left * left, to_right, right)
-        return torch.addcmul(attended, to_self, own_value).flatten(-2)
-
-    def _heads(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
+    def heads(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
         """``(..., parts * hidden_size)`` to ``parts`` tensors ``(..., heads, head size)``."""
         return tuple(part.unflatten(-1, (self.num_heads, -1)) for part in projected.chunk(parts, -1))
 
@@ -176,19 +109,19 @@ class CompositionLayer(GradientCheckpointingLayer):
         """`attention_reference` with three weights per token, not a row of scores: every token sees the left child, the
         right child and, if it is a task token, itself. A softmax does not change if the right child's score is
         subtracted from all scores, so only the difference of each key to the right child's is needed."""
-        query, key, value = self._heads(projected, 3)
+        query, key, value = self.heads(projected, 3)
         tasks = slice(len(query) - 2)
         keys = key[:-1] - key[-1]
         to_left = (query * keys[-1]).sum(-1)
         to_self = F.pad((query[tasks] * keys[tasks]).sum(-1), (0, 0, 0, 0, 0, 2), value=float("-inf"))
         scores = torch.stack([to_left, torch.zeros_like(to_left), to_self])
-        weights = self._softmax(query.shape[-1] ** -0.5 * scores)
+        weights = self.softmax(query.shape[-1] ** -0.5 * scores)
         to_left, to_right, to_self = self.attention_dropout(weights)[..., None]
         attended = (to_left * value[-2]).addcmul_(to_right, value[-1])
         attended[tasks].addcmul_(to_self[tasks], value[tasks])
         return attended.flatten(-2)
 
-    def _softmax(self, scores: Tensor) -> Tensor:
+    def softmax(self, scores: Tensor) -> Tensor:
         """Over the first axis. In half precision torch's own rounds the last values of a tensor otherwise than the
         others, so that results would depend on the batch."""
         return scores.softmax(0, torch.promote_types(scores.dtype, torch.float32)).to(scores.dtype)

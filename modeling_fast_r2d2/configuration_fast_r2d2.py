@@ -10,7 +10,6 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
-from .fused import COMPOSITION_KERNELS
 from .processor_code import describe_to_sentence_transformers, save_processor_code
 
 ENCODINGS = ("forced", "chart", "heuristic")
@@ -38,7 +37,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "punctuation": PUNCTUATION,
     "tree_objective": ("exact", "sampled"),
     "hidden_act": tuple(ACT2FN),
-    "composition_kernels": COMPOSITION_KERNELS,
+    "composition_kernels": ("auto", "torch", "triton"),
     "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
 }
 

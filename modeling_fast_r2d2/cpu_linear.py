@@ -1,17 +1,16 @@
 """Linear layers on a CPU, by oneDNN where that is faster.
 
 torch gives float32 products on a CPU to MKL, which leaves an AMD processor's widest instructions unused; oneDNN, which
-comes with torch as well, takes about half the time there. The operation called here is the one that torch's compiler
-calls. Everywhere else it is ``F.linear``.
+comes with torch as well, takes about half the time there. Everywhere else it is ``F.linear``.
 """
 
-from functools import cache
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 from torch.nn import functional as F
+
+from .torch_internals import are_all_modules_watched, has_onednn, is_transformed, is_watched, onednn_linear
 
 # For every new number of rows oneDNN sets itself up, which takes about as long as this many multiplications ...
 MIN_MULTIPLICATIONS = 1e8
@@ -22,7 +21,7 @@ MIN_WEIGHT_VALUES = 2**19
 def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor:
     """A linear layer, then exact GELU if asked for. An adapter in the layer's place, or a layer with hooks, is called
     as a module."""
-    if is_plain(layer) and not nn.modules.module._has_any_global_hook():
+    if is_plain(layer) and not are_all_modules_watched():
         return linear(inputs, layer.weight, layer.bias, gelu)
     return F.gelu(layer(inputs)) if gelu else layer(inputs)
 
@@ -32,12 +31,6 @@ def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     return type(layer) is nn.Linear and not is_watched(layer)
 
 
-def is_watched(module: nn.Module) -> bool:
-    """Whether anything wants to see what enters or leaves a module: a hook, or a replaced forward pass."""
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
-    return any(hooks) or "forward" in vars(module)
-
-
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: bool = False) -> Tensor:
     """``F.linear(inputs, weight, bias)``, then exact GELU if asked for; differentiable as those are."""
     if not _is_faster(inputs, weight, gelu) or not _is_served(inputs, weight, bias):
@@ -45,7 +38,7 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: boo
     elif torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (inputs, weight, bias)):
         product = _Linear.apply(inputs.flatten(0, -2), weight, bias).unflatten(0, inputs.shape[:-1])
     else:
-        return _onednn(inputs, weight, bias, gelu)
+        return onednn_linear(inputs, weight, bias, gelu)
     return F.gelu(product) if gelu else product
 
 
@@ -53,16 +46,6 @@ def weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
     """``gradient.t() @ inputs``. oneDNN copies both into a layout of its own, which is too dear for a small weight."""
     is_small = gradient.shape[1] * inputs.shape[1] < MIN_WEIGHT_VALUES
     return gradient.t() @ inputs if is_small else linear(gradient.t(), inputs.t())
-
-
-@cache
-def has_onednn(dtype: torch.dtype) -> bool:
-    """Whether this machine has the operation: x86 alone, since other processors were not measured."""
-    if not torch.backends.cpu.get_cpu_capability().startswith("AVX") or not torch.backends.mkldnn.is_available():
-        return False
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return False
-    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _is_faster(inputs: Tensor, weight: Tensor, gelu: bool) -> bool:
@@ -87,21 +70,15 @@ def _is_served(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and inputs.shape[-1] == weight.shape[-1]
         and (bias is None or bias.shape == weight.shape[:1])
         and not torch.is_autocast_enabled("cpu")
-        and forward_ad._current_level < 0
-        and torch._C._functorch.peek_interpreter_stack() is None
+        and not is_transformed()
     )
-
-
-def _onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None, gelu: bool = False) -> Tensor:
-    activation, algorithm = ("gelu", "none") if gelu else ("none", "")
-    return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, activation, [], algorithm)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # inputs: (rows, size)
         context.save_for_backward(inputs, weight)
-        return _onednn(inputs, weight, bias)
+        return onednn_linear(inputs, weight, bias)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -114,4 +91,4 @@ class _Linear(torch.autograd.Function):
         )
 
 
-__all__ = ["apply_linear", "has_onednn", "is_plain", "is_watched", "linear", "weight_gradient"]
+__all__ = ["apply_linear", "is_plain", "linear", "weight_gradient"]

@@ -1,18 +1,25 @@
-"""The one walk over a chart's levels: forced encoding is the chart of window 1 (paper, Sections 2.1 and 3.3)."""
+"""The one walk over a chart's levels: forced encoding is the chart of window 1 (paper, Sections 2.1 and 3.3).
+
+What encodes a level is chosen once per encoding, by `nodes_for`.
+"""
 
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .chart import Chart, Level, sorted_children
-from .choice import encode_cells
-from .composition import Composition
-from .node_rows import Uses
-from .node_table import NodeTable
+from .chart import Chart, Level
+from .children_apart import NodesApart
+from .children_apart import read_out as read_out_apart
+from .choice import Nodes
+from .composition import Composition, CompositionStack
+from .cpu_linear import is_plain
+from .fused import FusedNodes, kernels_for
+from .fused import read_out as read_out_by_kernels
+from .torch_internals import are_all_modules_watched, is_compiled, is_watched
 
 # On a CPU, levels of more compositions than this are encoded in parts. In evaluation larger parts take more memory and
 # the same time. In training every part adds to the gradients of the weights, so parts are larger; 1,024 to 8,192 took
@@ -54,11 +61,11 @@ def encode_forced(chart: Chart, leaves: Tensor, composition: Composition, tasks:
         leaves: ``(num_tokens, hidden_size)``, token embeddings, sentences end to end.
         tasks: ``(2, hidden_size)``, the embeddings of ``[CLS]`` and ``[SUM]``.
     """
-    table = NodeTable(leaves, chart.num_nodes, composition, tasks[1:])
-    for level, uses in levels_and_uses(chart, table):
-        parents, _ = table.compose(level.left[:, 0], level.right[:, 0], uses)
-        table.write(_rows(chart, level.cells), parents)
-    return EncodedChart(table.all_vectors(), None, None, chart.roots.new_zeros(chart.num_cells))
+    nodes = nodes_for(composition, leaves, tasks[1:], chart.num_nodes, chart, has_choice=False)
+    for level in levels_in_parts(chart, nodes):
+        parents, _ = nodes.compose(level)
+        nodes.write(level, parents)
+    return EncodedChart(nodes.all_vectors(), None, None, chart.roots.new_zeros(chart.num_cells))
 
 
 def encode_chart(
@@ -80,11 +87,11 @@ def encode_chart(
     """
     window, candidates = chart.splits.shape[1], []
     chosen = chart.roots.new_zeros(chart.num_cells)
-    table = NodeTable(leaves, chart.num_nodes, composition, tasks, projects=True)
-    for level, uses in levels_and_uses(chart, table):
+    nodes = nodes_for(composition, leaves, tasks, chart.num_nodes, chart)
+    for level in levels_in_parts(chart, nodes):
         out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
-        cells = encode_cells(table, level.left, level.right, choice_noise, out, vectors_train_choice, uses)
-        table.write(_rows(chart, level.cells), cells.vectors, cells.log_prob)
+        cells = nodes.encode_level(level, choice_noise, out, vectors_train_choice)
+        nodes.write(level, cells.vectors, cells.log_prob)
         chosen[level.cells] = cells.chosen
         missing = window - level.left.shape[1]
         candidates.append(F.pad(cells.candidates, (0, missing), value=float("-inf")))
@@ -92,24 +99,12 @@ def encode_chart(
     candidate_log_prob = torch.cat([leaves.new_empty(0, window, dtype=dtype), *candidates])
     if forbidden is not None:
         candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
-    return EncodedChart(table.all_vectors(), table.log_prob.all(), candidate_log_prob, chosen)
+    return EncodedChart(nodes.all_vectors(), nodes.log_prob.all(), candidate_log_prob, chosen)
 
 
-def levels_and_uses(chart: Chart, table: NodeTable) -> Iterator[tuple[Level, Uses | None]]:
-    """`levels_in_parts`; or, where fused kernels run with gradients, whole levels with an order for these."""
-    kernels = table.kernels
-    if kernels is None or not torch.is_grad_enabled() or not chart.num_cells:
-        return ((level, None) for level in levels_in_parts(chart))
-    uses = (Uses(kernels, *of_level) for of_level in zip(*sorted_children(chart), strict=True))
-    return zip(chart.levels, uses, strict=True)
-
-
-def levels_in_parts(chart: Chart) -> Iterator[Level]:
-    """Levels from the lowest up; large levels in parts, but on a GPU only without gradients."""
-    if chart.roots.device.type == "cpu":
-        at_once = MAX_COMPOSITIONS_IN_TRAINING if torch.is_grad_enabled() else MAX_COMPOSITIONS
-    else:
-        at_once = sys.maxsize if torch.is_grad_enabled() else MAX_COMPOSITIONS_ON_GPU
+def levels_in_parts(chart: Chart, nodes: Nodes) -> Iterator[Level]:
+    """Levels from the lowest up; large ones in parts."""
+    at_once = sys.maxsize if nodes.needs_whole_levels else compositions_at_once(chart.roots.device)
     for level in chart.levels:
         most = max(at_once // level.left.shape[1], 1)
         for start in range(0, len(level.left), most):
@@ -118,5 +113,70 @@ def levels_in_parts(chart: Chart) -> Iterator[Level]:
             yield Level(cells, level.left[part], level.right[part])
 
 
-def _rows(chart: Chart, cells: slice) -> slice:
-    return slice(chart.num_tokens + cells.start, chart.num_tokens + cells.stop)
+def compositions_at_once(device: torch.device) -> int:
+    if device.type == "cpu":
+        return MAX_COMPOSITIONS_IN_TRAINING if torch.is_grad_enabled() else MAX_COMPOSITIONS
+    return sys.maxsize if torch.is_grad_enabled() else MAX_COMPOSITIONS_ON_GPU
+
+
+def read_out(stack: CompositionStack, task: Tensor, children: Tensor) -> Tensor:
+    """The output of a stack at one task token.
+
+    Args:
+        task: ``(1, hidden_size)``.
+        children: ``(2, compositions, hidden_size)``, left and right.
+
+    Returns:
+        ``(compositions, hidden_size)``.
+    """
+    if is_unchanged(stack):
+        kernels = kernels_for(stack, children)
+        if kernels is not None:
+            return read_out_by_kernels(kernels, stack, task, children)
+        if not is_checkpointed(stack):
+            return read_out_apart(stack, task, children)
+    return stack(stack.prepare(task), children)[0]
+
+
+def nodes_for(
+    composition: Composition, leaves: Tensor, tasks: Tensor, num_nodes: int, chart: Chart | None = None,
+    has_choice: bool = True,
+) -> Nodes:  # fmt: skip
+    """What encodes the levels of one chart: the definition, or what computes the same faster.
+
+    Args:
+        leaves, tasks, num_nodes: as for `Nodes`.
+        chart: whose levels will be encoded; None where they are not known yet.
+        has_choice: whether cells have more than one candidate.
+    """
+    if is_unchanged(composition):
+        kernels = kernels_for(composition.stack, leaves)
+        if kernels is not None:
+            return FusedNodes(kernels, composition, leaves, tasks, num_nodes, chart, has_choice)
+        if has_choice and not is_checkpointed(composition.stack):
+            return NodesApart(composition, leaves, tasks, num_nodes)
+    return Nodes(composition, leaves, tasks, num_nodes)
+
+
+def is_unchanged(module: Composition | CompositionStack) -> bool:
+    """Whether nothing but its own code has a part in what a module computes: no compiler, no hook that wants to see a
+    layer's input, no adapter or quantised layer in place of a linear one, no other forward pass."""
+    if type(module) not in (Composition, CompositionStack):
+        return False
+    stack = module.stack if isinstance(module, Composition) else module
+    linears = [linear for layer in stack.layers for linear in layer.linears]
+    modules: list[nn.Module] = [module, stack, *stack.layers, *linears]
+    return (
+        not torch.compiler.is_compiling()
+        and not are_all_modules_watched()
+        and all(map(is_plain, linears))
+        and not any(is_watched(each) or is_compiled(each) for each in modules)
+    )
+
+
+def is_checkpointed(stack: CompositionStack) -> bool:
+    """Whether whole layers are computed again in the backward pass."""
+    return any(layer.gradient_checkpointing and layer.training for layer in stack.layers)
+
+
+__all__ = ["EncodedChart", "encode_chart", "encode_forced", "nodes_for", "read_out"]

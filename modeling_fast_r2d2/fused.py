@@ -1,13 +1,25 @@
-"""The choice between torch's own operations and the fused kernels of `fast_r2d2_kernels`."""
+"""The same encoding by the fused kernels of `fast_r2d2_kernels`, on a GPU.
+
+Vectors have the dtype in which kernels compute, autocast's or the weights' own, from level to level. Weights are cast
+to it once for all levels.
+"""
 
 import warnings
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-COMPOSITION_KERNELS = ("auto", "torch", "triton")
+from .chart import Chart, Level, sorted_children
+from .choice import EncodedCells, Nodes, choice_offsets, choice_weights
+from .composition import Composition, CompositionStack
+from .node_rows import Uses, rows_of_nodes
+
+# Compositions times hidden size, of a level that is scored first in evaluation: 4,096 compositions of the base size.
+# Scoring all candidates and building the chosen ones alone saves a quarter of the products, but takes the host 1.6
+# times as long, which is all that counts for a small level. The limit is an estimate: no GPU has measured it.
+MIN_VALUES_TO_SCORE_FIRST = 4096 * 768
 
 
 class KernelSizes(NamedTuple):
@@ -94,4 +106,157 @@ def _load() -> Any:
     return fast_r2d2_kernels
 
 
-__all__ = ["COMPOSITION_KERNELS", "KernelSizes", "fused_kernels"]
+class FusedStack:
+    """The layers of a composition stack by fused kernels.
+
+    Args:
+        vectors: whose dtype, under autocast autocast's, is that of all vectors between layers.
+    """
+
+    def __init__(self, kernels: Any, stack: CompositionStack, vectors: Tensor):
+        self.kernels, self.layers, self.dtype = kernels, stack.layers, computing_dtype(vectors)
+        self.weights = [kernels.composition_layer.LayerWeights.of(layer, self.dtype) for layer in stack.layers]
+
+    def run(
+        self,
+        number: int,
+        hidden: Tensor,
+        role_bias: Tensor,
+        projected: Tensor | None = None,
+        outputs: int | None = None,
+    ) -> Tensor:
+        """One layer; arguments as for `fast_r2d2_kernels.composition_layer.composition_layer`."""
+        layer, weights = self.layers[number], self.weights[number]
+        run = partial(self.kernels.layers.composition_layer, layer, outputs=outputs)
+        if layer.gradient_checkpointing and layer.training:
+            return layer._gradient_checkpointing_func(run, hidden, role_bias, projected, *weights)
+        return run(hidden, role_bias, projected, *weights)
+
+    def __call__(self, role_biases: tuple[Tensor, ...], hidden: Tensor, projected: Tensor | None = None) -> Tensor:
+        """As `CompositionStack.forward`, with tasks in front of the children in both tensors."""
+        for number, role_bias in enumerate(role_biases):
+            hidden = self.run(number, hidden, role_bias, projected)
+            projected = None
+        return hidden
+
+
+class FusedNodes(Nodes):
+    """`Nodes` by fused kernels.
+
+    On a chart the first layer projects each node once, however many compositions it is a child in. Where there are
+    gradients, one sort of all children gives the order in which each level's are summed.
+
+    Args:
+        chart: whose levels will be encoded; None where they are not known yet.
+        has_choice: whether cells have more than one candidate.
+    """
+
+    def __init__(
+        self, kernels: Any, composition: Composition, leaves: Tensor, tasks: Tensor, num_nodes: int,
+        chart: Chart | None, has_choice: bool,
+    ):  # fmt: skip
+        self.kernels, self.dtype = kernels, leaves.dtype
+        self.stack = FusedStack(kernels, composition.stack, leaves)
+        leaves = leaves.to(self.stack.dtype)
+        super().__init__(composition, leaves, tasks, num_nodes)
+        self.projections = [rows_of_nodes(self._project(leaves), num_nodes)] if has_choice else []
+        self.uses: dict[int, Uses] = {}  # by a level's first cell
+        if chart is not None and chart.num_cells and torch.is_grad_enabled():
+            uses = zip(chart.levels, *sorted_children(chart), strict=True)
+            self.uses = {level.cells.start: Uses(kernels, *of_level) for level, *of_level in uses}
+        self.needs_whole_levels = bool(self.uses)
+        self.scores_first = has_choice and not composition.training and not torch.is_grad_enabled()
+
+    def encode_level(
+        self, level: Level, noise: float = 0.0, forbidden: Tensor | None = None, vectors_train_choice: bool = True
+    ) -> EncodedCells:
+        is_large = level.left.numel() * self.vectors.values.shape[1] >= MIN_VALUES_TO_SCORE_FIRST
+        if self.scores_first and is_large and level.left.shape[1] > 1:
+            return self._score_then_build(level, noise, forbidden)
+        return super().encode_level(level, noise, forbidden, vectors_train_choice)
+
+    def compose(self, level: Level) -> tuple[Tensor, Tensor | None]:
+        hidden = self._read(self.vectors, self.shared.tasks, level)
+        projected = [self._read(rows, self.shared.projected_tasks, level) for rows in self.projections]
+        *scored, summed, left, right = self.stack(self.shared.role_biases, hidden, *projected)
+        return self._parent(summed, left, right), self.composition.log_prob(scored[0]) if scored else None
+
+    def read_log_prob(self, level: Level) -> tuple[Tensor, Tensor]:
+        uses = self.uses.get(level.cells.start)
+        if uses is None:
+            return super().read_log_prob(level)
+        left, right = self.log_prob.read(torch.stack([level.left, level.right]), uses)
+        return left, right
+
+    def choose(self, vectors: Tensor, candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        return self.kernels.choose(vectors, candidates, offsets)
+
+    def write(self, level: Level, vectors: Tensor, log_prob: Tensor | None = None) -> None:
+        vectors = vectors.to(self.stack.dtype)
+        super().write(level, vectors, log_prob)
+        rows = self.rows(level)
+        if self.projections and rows.stop < len(self.vectors.values):  # nodes of the last level are no children
+            self.projections[0].write(rows, self._project(vectors))
+
+    def all_vectors(self) -> Tensor:
+        return super().all_vectors().to(self.dtype)
+
+    def _score_then_build(self, level: Level, noise: float, forbidden: Tensor | None) -> EncodedCells:
+        """`encode_level` without gradients: ``[CLS]`` of all candidates, then ``[SUM]`` of the chosen alone."""
+        (score, *_), last = self.shared.tasks.split(1), len(self.stack.layers) - 1
+        hidden = self._read(self.vectors, score, level)
+        projected: Tensor | None = self._read(self.projections[0], self.shared.projected_tasks[:1], level)
+        children = []  # each layer's input
+        for number, role_bias in enumerate(self.shared.role_biases):
+            children.append(hidden[1:])
+            outputs = 1 if number == last else None
+            hidden = self.stack.run(number, hidden, role_bias[-3:], projected, outputs=outputs)
+            projected = None
+        step = self.composition.log_prob(hidden[0]).view(level.left.shape)
+        candidates = self.add_below(step, level)
+        weights, chosen = choice_weights(candidates, choice_offsets(candidates, noise, forbidden))
+        rows = torch.arange(0, level.left.numel(), level.left.shape[1], device=chosen.device) + chosen
+        vectors = self._build([hidden.index_select(1, rows) for hidden in children])
+        return EncodedCells(vectors, (weights * candidates).sum(-1), chosen, step, candidates)
+
+    def _build(self, children: list[Tensor]) -> Tensor:
+        """Parents from each layer's input of both children, ``(2, compositions, hidden_size)``."""
+        hidden = self.shared.tasks[-1:, None].expand(-1, children[0].shape[1], -1).to(children[0].dtype)
+        for number, role_bias in enumerate(self.shared.role_biases):
+            outputs = None if number == len(children) - 1 else 1
+            hidden = torch.cat([hidden, children[number]])
+            hidden = self.stack.run(number, hidden, role_bias[-3:], outputs=outputs)
+        return self._parent(*hidden)
+
+    def _parent(self, summed: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return self.kernels.blend_norm(self.composition.blend(summed), left, right, self.composition.eps)
+
+    def _project(self, vectors: Tensor) -> Tensor:
+        return self.composition.stack.layers[0].project(vectors)
+
+    def _read(self, rows: Any, tasks: Tensor, level: Level) -> Tensor:
+        uses = self.uses.get(level.cells.start)
+        return rows.read_behind(tasks, level.left.flatten(), level.right.flatten(), uses, self.kernels)
+
+
+def read_out(kernels: Any, stack: CompositionStack, task: Tensor, children: Tensor) -> Tensor:
+    """As `encoder.read_out`."""
+    shared, fused = stack.prepare(task), FusedStack(kernels, stack, children)
+    repeated = task[:, None].expand(-1, children.shape[1], -1).to(fused.dtype)
+    return fused(shared.role_biases, torch.cat([repeated, children.to(fused.dtype)]))[0]
+
+
+def kernels_for(stack: CompositionStack, vectors: Tensor) -> Any:
+    """`fused_kernels` for a stack and the vectors that it will compose; they compute GELU alone."""
+    if not stack.layers[0].is_gelu:
+        return None
+    config, dtype = stack.config, computing_dtype(vectors)
+    return fused_kernels(config.composition_kernels, vectors.to(dtype), KernelSizes.of(config))
+
+
+def computing_dtype(vectors: Tensor) -> torch.dtype:
+    device = vectors.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else vectors.dtype
+
+
+__all__ = ["FusedNodes", "KernelSizes", "fused_kernels", "kernels_for", "read_out"]

@@ -32,11 +32,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .chart import Chart
-from .choice import encode_cells
+from .chart import Chart, Level
 from .composition import Composition
-from .encoder import EncodedChart
-from .node_table import NodeTable
+from .encoder import EncodedChart, nodes_for
 from .transfer import to_device
 
 
@@ -122,7 +120,7 @@ class GrowingCells:
         self.lengths, self.num_tokens, self.choice_noise = lengths, len(leaves), choice_noise
         # Room for the full chart's lower rows, then for at most `window_size + 1` new cells per merge.
         room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())
-        self.table = NodeTable(leaves, room, composition, tasks, projects=True)
+        self.vectors = nodes_for(composition, leaves, tasks, room)
         tokens = torch.arange(self.num_tokens)
         self.spans = torch.cat([tokens, tokens.new_empty(room - len(leaves))])[:, None].repeat(1, 2)
         self.splits = tokens.new_full((room, window_size), -1)
@@ -146,9 +144,10 @@ class GrowingCells:
         left = table.nodes[row, offsets - 1, start]
         right = table.nodes[row, height - offsets - 1, start + offsets]
         left_there, right_there = to_device([left, right], self._chosen[0].device)
-        encoded = encode_cells(self.table, left_there, right_there, self.choice_noise)
-        rows = slice(self.num_nodes, self.num_nodes + len(starts))
-        self.table.write(rows, encoded.vectors, encoded.log_prob)
+        rows, first = slice(self.num_nodes, self.num_nodes + len(starts)), sum(self.level_sizes)
+        level = Level(slice(first, first + len(starts)), left_there, right_there)
+        encoded = self.vectors.encode_level(level, self.choice_noise)
+        self.vectors.write(level, encoded.vectors, encoded.log_prob)
         missing = self.splits.shape[1] - left.shape[1]
         self._candidate_log_prob.append(F.pad(encoded.candidates.detach(), (0, missing), value=float("-inf")))
         self._chosen.append(encoded.chosen)
@@ -176,7 +175,7 @@ class GrowingCells:
             tuple(self.level_sizes),
             roots,
         )
-        vectors, log_prob = self.table.all_vectors()[nodes], self.table.log_prob.all()[nodes]
+        vectors, log_prob = self.vectors.all_vectors()[nodes], self.vectors.log_prob.all()[nodes]
         encoded = EncodedChart(vectors, log_prob, torch.cat(self._candidate_log_prob), torch.cat(self._chosen))
         return chart.to(vectors.device), encoded
 

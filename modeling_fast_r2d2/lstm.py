@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .configuration_fast_r2d2 import FastR2D2Config
-from .cpu_linear import is_watched
 from .noise import Dropout
+from .torch_internals import is_watched
 from .transfer import to_device
 
 

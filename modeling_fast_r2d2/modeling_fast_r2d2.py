@@ -15,7 +15,7 @@ from .chart_planning import merge_ranks, plan_chart, plan_tree
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .embedding import TextEncoder
-from .encoder import EncodedChart, encode_chart, encode_forced
+from .encoder import EncodedChart, encode_chart, encode_forced, read_out
 from .heads import ClassificationHead, LanguageModelHead, language_model_contexts
 from .heuristic_pruning import encode_heuristic
 from .inputs import (
@@ -339,7 +339,7 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
             ``(compositions, hidden_size)``.
         """
         stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
-        return stack.read_out(task, contexts)
+        return read_out(stack, task, contexts)
 
     def self_supervised_losses(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> dict[str, Tensor]:
         """The losses of an encoded chart that have weight, by name: ``"lm"`` and ``"tree"``. The language model's loss

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .torch_internals import backward_pass
+
 
 class Uses(NamedTuple):
     """The reads of ``ids``, sorted by node, so that a fused kernel can sum their gradients in this order.
@@ -71,17 +73,46 @@ class NodeRows:
         return _All.apply(self._store, self._written)
 
 
+class PlainNodeRows(NodeRows):
+    """The same by torch's own gradients, which copy the buffer for every level."""
+
+    def __init__(self, first: Tensor, num_nodes: int):
+        self._rows = first.new_empty(num_nodes, *first.shape[1:])
+        self.write(slice(len(first)), first)
+
+    @property
+    def values(self) -> Tensor:
+        return self._rows.detach()
+
+    def write(self, rows: slice, values: Tensor) -> None:
+        self._rows = self._rows.slice_scatter(values.to(self._rows.dtype), 0, rows.start, rows.stop)
+
+    def read(self, ids: Tensor, uses: Uses | None = None) -> Tensor:
+        return self._rows[ids]
+
+    def read_behind(self, tasks: Tensor, left: Tensor, right: Tensor, uses: Uses | None, kernels: Any) -> Tensor:
+        return kernels.gather_children(self._rows, tasks, left, right)
+
+    def all(self) -> Tensor:
+        return self._rows
+
+
+def rows_of_nodes(first: Tensor, num_nodes: int) -> NodeRows:
+    """`NodeRows`; or plain ones, where torch does not tell the backward passes of one graph apart."""
+    return (NodeRows if backward_pass() is not None else PlainNodeRows)(first, num_nodes)
+
+
 class _Store:
     """The buffer and its gradient. Autograd's graph refers to it; it must not refer back, or neither would be freed."""
 
     def __init__(self, values: Tensor):
         self.values = values
-        self._gradient: tuple[int, Tensor] | None = None
+        self._gradient: tuple[int | None, Tensor] | None = None
 
     @property
     def gradient(self) -> Tensor:
         """Zeros when a backward pass begins. One graph may have several passes, some of them partial."""
-        current = torch._C._current_graph_task_id()
+        current = backward_pass()
         if self._gradient is None or self._gradient[0] != current:
             dtype = torch.promote_types(self.values.dtype, torch.float32)
             self._gradient = current, torch.zeros_like(self.values, dtype=dtype)
@@ -169,4 +200,4 @@ class _All(torch.autograd.Function):
         return None, upstream.new_zeros(())
 
 
-__all__ = ["NodeRows", "Uses"]
+__all__ = ["NodeRows", "PlainNodeRows", "Uses", "rows_of_nodes"]

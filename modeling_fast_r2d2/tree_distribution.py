@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .chart import Chart, candidate_places
-from .node_rows import NodeRows
+from .node_rows import rows_of_nodes
 from .parser import split_log_prob
 
 
@@ -163,7 +163,7 @@ class TreeDistribution:
         """``(batch,)``: the roots' values, with a gradient. A leaf's is 0; a cell's is the mean, over its candidates by
         their probabilities, of ``value(cells, left, right)``, which takes the children's, ``(cells, candidates)``."""
         chart, probabilities = self.chart, self.candidate_log_prob.softmax(-1)
-        values = NodeRows(probabilities.new_zeros(chart.num_tokens), chart.num_nodes)
+        values = rows_of_nodes(probabilities.new_zeros(chart.num_tokens), chart.num_nodes)
         for level in chart.levels:
             of_candidates = value(level.cells, values.read(level.left), values.read(level.right))
             rows = slice(chart.num_tokens + level.cells.start, chart.num_tokens + level.cells.stop)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2 import choice
+from modeling_fast_r2d2 import children_apart
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.composition import Composition
 from modeling_fast_r2d2.encoder import encode_chart
@@ -39,9 +39,9 @@ def test_vectors_probabilities_choices_and_gradients(tiny_config, num_layers, le
     config = copy.deepcopy(tiny_config)
     config.num_hidden_layers = num_layers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "MIN_COMPOSITIONS_APART", least)
+        patch.setattr(children_apart, "MIN_COMPOSITIONS_APART", least)
         ours, leaves = encode(config, lengths, seed, noise, forbid)
-        patch.setattr(choice, "MIN_COMPOSITIONS_APART", 10**9)
+        patch.setattr(children_apart, "MIN_COMPOSITIONS_APART", 10**9)
         theirs, their_leaves = encode(config, lengths, seed, noise, forbid)
     assert ours.chosen.equal(theirs.chosen)
     for name in ("nodes", "log_prob", "candidate_log_prob"):
@@ -63,7 +63,7 @@ def test_small_levels_are_built_whole(tiny_config, monkeypatch, encoding):
     forward = Composition.forward
     monkeypatch.setattr(Composition, "forward", lambda *given: calls.append(given) or forward(*given))
     for least in (0, 10**9):
-        monkeypatch.setattr(choice, "MIN_COMPOSITIONS_APART", least)
+        monkeypatch.setattr(children_apart, "MIN_COMPOSITIONS_APART", least)
         calls.clear()
         with torch.no_grad():
             if encoding == "chart":

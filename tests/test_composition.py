@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2Config
-from modeling_fast_r2d2.children import Children, FromVectors
+from modeling_fast_r2d2.children_apart import Children, FromVectors, task_output
 from modeling_fast_r2d2.composition import Composition
 from modeling_fast_r2d2.composition_layer import CompositionLayer, attention_reference
+from modeling_fast_r2d2.encoder import is_unchanged
 
 
 @pytest.mark.parametrize("num_layers", [1, 3])
@@ -25,7 +26,11 @@ def test_scores_and_parents_apart_are_those_of_whole_compositions(tiny_config, n
     shared, stack, some = composition.prepare(tasks), composition.stack, torch.tensor([7, 2, 2, 9])
     source = FromVectors(vectors, stack.layers[0].query_key_value.weight)
     children = Children(stack.layers, shared.role_biases, source)
-    ours = composition.log_prob(shared, children), composition.parent(shared, children.select(some))
+    selected = children.select(some)
+    ours = (
+        composition.log_prob(task_output(stack, shared, children, 0)),
+        composition.parent(task_output(stack, shared, selected, 1), *selected.output()),
+    )
     parents, log_probs = composition(shared, vectors)
     for a, b in zip(ours, (log_probs, parents[some]), strict=True):
         torch.testing.assert_close(a, b)
@@ -43,8 +48,9 @@ def test_in_bfloat16_compositions_apart_and_in_any_number_are_the_same_to_the_bi
     shared, stack = composition.prepare(tasks), composition.stack
     parents, log_probs = composition(shared, vectors)
     children = Children(stack.layers, shared.role_biases, FromVectors(vectors, stack.layers[0].query_key_value.weight))
-    assert torch.equal(composition.log_prob(shared, children), log_probs)
-    assert torch.equal(composition.parent(shared, children), parents)
+    scored, summed = (task_output(stack, shared, children, task) for task in (0, 1))
+    assert torch.equal(composition.log_prob(scored), log_probs)
+    assert torch.equal(composition.parent(summed, *children.output()), parents)
     some_parents, some_log_probs = composition(shared, vectors[:, -3:])
     assert torch.equal(some_parents, parents[-3:]) and torch.equal(some_log_probs, log_probs[-3:])
 
@@ -122,5 +128,5 @@ def test_adapters_in_place_of_a_linear_layer_are_called(tiny_config, name):
             getattr(theirs, name).weight += getattr(ours, name).added.weight
     children, tasks = torch.randn(2, 7, tiny_config.hidden_size), torch.randn(2, tiny_config.hidden_size)
     ours, theirs = (each.eval()(each.prepare(tasks), children)[0] for each in (adapted, merged))
-    assert merged.works_apart(children) and not adapted.works_apart(children)
+    assert is_unchanged(merged) and not is_unchanged(adapted)
     torch.testing.assert_close(ours, theirs)

@@ -115,7 +115,7 @@ class Subclass(torch.Tensor):
 
 
 def test_tensors_of_another_type_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(cpu_linear, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
+    monkeypatch.setattr(cpu_linear, "onednn_linear", lambda *_: pytest.fail("oneDNN was called"))
     weight = torch.randn(5, 8).as_subclass(Subclass)
     assert linear(torch.randn(3, 8), weight).shape == (3, 5)
 
@@ -129,7 +129,7 @@ def test_wrong_shapes_are_named_by_torch():
 
 def test_small_products_are_left_to_torch(monkeypatch):
     monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", 3 * 8 * 5 + 1)
-    monkeypatch.setattr(cpu_linear, "_onednn", lambda *_: pytest.fail("oneDNN was called"))
+    monkeypatch.setattr(cpu_linear, "onednn_linear", lambda *_: pytest.fail("oneDNN was called"))
     linear(torch.randn(3, 8), torch.randn(5, 8))
 
 
@@ -142,22 +142,12 @@ def test_a_row_in_bfloat16_is_the_same_to_the_bit_however_many_there_are(monkeyp
     assert torch.equal(linear(inputs[:7], weight, bias, gelu), linear(inputs, weight, bias, gelu)[:7])
 
 
-def test_a_torch_without_the_operation(monkeypatch):
-    class Nothing:
-        pass
-
-    monkeypatch.setattr(cpu_linear.torch.ops, "mkldnn", Nothing())
-    monkeypatch.setattr(cpu_linear, "has_onednn", cpu_linear.has_onednn.__wrapped__)
-    inputs, weight = torch.randn(3, 8), torch.randn(5, 8)
-    torch.testing.assert_close(linear(inputs, weight), F.linear(inputs, weight))
-
-
 def test_oneDNN_is_used_where_it_is_there(monkeypatch):
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX") or not torch.backends.mkldnn.is_available():
         pytest.skip("oneDNN is not used here")
     calls = []
-    onednn = cpu_linear._onednn
-    monkeypatch.setattr(cpu_linear, "_onednn", lambda *given: calls.append(given) or onednn(*given))
+    onednn = cpu_linear.onednn_linear
+    monkeypatch.setattr(cpu_linear, "onednn_linear", lambda *given: calls.append(given) or onednn(*given))
     layer = nn.Linear(8, 5)
     apply_linear(layer, torch.randn(3, 8, requires_grad=True)).sum().backward()
     assert len(calls) == 2  # forward, and the inputs' gradient

@@ -10,18 +10,10 @@ from modeling_fast_r2d2.heuristic_pruning import encode_heuristic
 class ToyComposition:
     """Vectors are (first token, last token); probabilities a fixed, arbitrary function of both children."""
 
-    composition_kernels, kernel_sizes = "torch", None
-
     def prepare(self, tasks):
         return tasks
 
-    def works_apart(self, vectors):
-        return False
-
-    def kernels_that_gather(self, vectors):
-        return None
-
-    def __call__(self, shared, children, projected):
+    def __call__(self, shared, children):
         return self.compose(*children)
 
     def compose(self, left, right):

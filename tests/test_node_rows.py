@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.node_rows import NodeRows
+from modeling_fast_r2d2.node_rows import NodeRows, PlainNodeRows
 
 
 class JoinedRows:
@@ -53,14 +53,15 @@ def charts(draw):
     return first, levels
 
 
+@pytest.mark.parametrize("kind", [NodeRows, PlainNodeRows])
 @pytest.mark.parametrize("width", [(), (3,)])
 @given(chart=charts(), seed=st.integers(0, 99), frozen=st.sampled_from(["nothing", "leaves", "weight"]))
-def test_values_and_gradients_are_those_of_joined_tensors(width, chart, seed, frozen):
+def test_values_and_gradients_are_those_of_joined_tensors(kind, width, chart, seed, frozen):
     generator = torch.Generator().manual_seed(seed)
     first = torch.randn(chart[0], *width, generator=generator, dtype=torch.float64, requires_grad=frozen != "leaves")
     weight = torch.randn(width, generator=generator, dtype=torch.float64, requires_grad=frozen != "weight")
     leaves = [each for each in (first, weight) if each.requires_grad]
-    ours, twins = (walk(kind, first, chart[1], weight) for kind in (NodeRows, JoinedRows))
+    ours, twins = (walk(kind, first, chart[1], weight) for kind in (kind, JoinedRows))
     torch.testing.assert_close(ours, twins)
     for part in (lambda rows, seen: rows.sin().sum(), lambda rows, seen: seen.sin().sum() + rows[0].sum()):
         for inputs in (leaves, leaves[-1:], leaves):  # again and again, of all or some

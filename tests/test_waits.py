@@ -13,12 +13,12 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "exa
 from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
 
 from modeling_fast_r2d2 import encoder, fused  # noqa: E402
+from modeling_fast_r2d2.choice import Nodes  # noqa: E402
 from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
     FastR2D2ForSequenceClassification,
 )
-from modeling_fast_r2d2.node_table import NodeTable  # noqa: E402
 from pretraining.losses import LOSSES, Guidance, Objective  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
@@ -83,13 +83,13 @@ def test_an_encoding_waits_for_its_inputs_scores_and_check_alone(tiny_model, a_b
 @pytest.mark.parametrize("encoding", ["forced", "chart"])
 @torch.no_grad()
 def test_large_levels_are_encoded_in_parts_without_waiting(tiny_model, a_batch, encoding, monkeypatch):
-    seen, write = [], NodeTable.write
+    seen, write = [], Nodes.write
 
-    def noting(table, rows, vectors, *values):
+    def noting(nodes, level, vectors, *values):
         seen.append(len(vectors)) if isinstance(vectors, OnGPU) else None
-        write(table, rows, vectors, *values)
+        write(nodes, level, vectors, *values)
 
-    monkeypatch.setattr(NodeTable, "write", noting)
+    monkeypatch.setattr(Nodes, "write", noting)
     run(tiny_model.model, a_batch, encoding=encoding)
     whole, most = seen.copy(), 4 if encoding == "forced" else 12
     seen.clear()

@@ -41,7 +41,7 @@ class CompositionLayer(nn.Module):
     attention_dropout: nn.Dropout
     dropout: nn.Dropout
 
-    def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None, *weights: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
         """Run the layer.
 
         Args:
@@ -49,15 +49,14 @@ class CompositionLayer(nn.Module):
             role_bias: ``(tokens, 3 * hidden_size)``, added to the queries, keys and values of each token.
             projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values without bias; None
                 computes them.
-            weights: to take instead of the layer's own, in the order of `LayerWeights`.
 
         Returns:
             ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
         """
         if self.gradient_checkpointing and self.training:  # as the layer's own forward does it
             run = partial(composition_layer, self)
-            return self._gradient_checkpointing_func(run, hidden, role_bias, projected, *weights)
-        return composition_layer(self, hidden, role_bias, projected, *weights)
+            return self._gradient_checkpointing_func(run, hidden, role_bias, projected)
+        return composition_layer(self, hidden, role_bias, projected)
 
 
 __all__ = ["CompositionLayer", "composition_layer"]

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from comparison import DEVICE
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, choice
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, fused
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
@@ -93,7 +93,7 @@ WITHOUT_CHANCE = {
 
 @torch.no_grad()
 def test_scoring_first_chooses_and_builds_what_building_all_does(monkeypatch):
-    monkeypatch.setattr(choice, "MIN_VALUES_APART_BY_KERNELS", 0)
+    monkeypatch.setattr(fused, "MIN_VALUES_TO_SCORE_FIRST", 0)
     ids, outputs = torch.randint(20, 40, (2, 5)), []
     for kernels in ("torch", "triton"):
         torch.manual_seed(1)

@@ -6,7 +6,7 @@ from transformers import set_seed
 
 import fast_r2d2_kernels
 from fast_r2d2_kernels.composition_layer import LayerOptions
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, choice, fused
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, fused
 from modeling_fast_r2d2.composition_layer import CompositionLayer
 from modeling_fast_r2d2.fused import fused_kernels
 
@@ -44,7 +44,9 @@ def test_the_first_layer_projects_each_node_of_a_chart_once(tiny_config, definit
     tiny_config.composition_kernels, given = "triton", []
     run = fast_r2d2_kernels.layers.composition_layer
     monkeypatch.setattr(
-        fast_r2d2_kernels.layers, "composition_layer", lambda *args: given.append(args[3] is not None) or run(*args)
+        fast_r2d2_kernels.layers,
+        "composition_layer",
+        lambda *args, **options: given.append(args[3] is not None) or run(*args, **options),
     )
     with torch.no_grad():
         FastR2D2Model(tiny_config).eval()(torch.randint(20, 100, (2, 9)), encoding="chart")
@@ -64,7 +66,7 @@ def test_large_levels_are_scored_first_in_evaluation(tiny_config, definitions, m
     )
     ids, costs = torch.randint(20, 100, (3, 40)), []
     for least in (10**9, 0):
-        monkeypatch.setattr(choice, "MIN_VALUES_APART_BY_KERNELS", least)
+        monkeypatch.setattr(fused, "MIN_VALUES_TO_SCORE_FIRST", least)
         for is_training in (True, False):
             set_seed(0)
             seen.clear()

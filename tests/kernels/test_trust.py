@@ -35,9 +35,7 @@ def test_the_check_takes_the_models_own_sizes_and_its_gradients_when_they_are_as
     monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
     monkeypatch.setattr(fast_r2d2_kernels.trust, "first_fault", lambda device, *case: asked.append(case))
     monkeypatch.setattr(fused, "_find_fault", cache(fused._find_fault.__wrapped__))
-    for module in tiny_model.modules():
-        if hasattr(module, "composition_kernels"):
-            module.composition_kernels = "triton"
+    tiny_model.config.composition_kernels = "triton"
     ids = torch.tensor([[20, 21, 22]])
     with torch.no_grad():
         tiny_model.model(ids, encoding="chart")
