@@ -1,7 +1,7 @@
 """Alignment of predicted and gold trees, so that both have the same leaves."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .labelled_trees import LabelledTree, spelling
 
@@ -75,81 +75,52 @@ def _words_of_leaves(tree: LabelledTree, gold: LabelledTree) -> list[int]:
 def _words_of_leaves_with_unknown(tree: LabelledTree, gold: LabelledTree) -> list[int]:
     """The same if there are unknown leaves. Each stands for one or more characters of a word, as few as possible."""
     parts = [None if leaf.lower() in UNKNOWN else _spelling_of_leaf(leaf, False) for leaf in tree.words]
-    starts = SpelledWords(list(map(spelling, gold.words))).starts(parts)
-    if starts is None:
+    word_ids = words_of_parts(list(map(spelling, gold.words)), parts)
+    if word_ids is None:
         raise _other_words(tree, gold, 0, tree.words[0])
-    return starts
+    return word_ids
 
 
-class SpelledWords:
-    """Words as one text, into which leaves are fitted, where an unknown leaf may be one or more characters of a word.
-
-    A set of positions in the text is one integer: its bit ``r`` is set if it has the position with ``r`` characters to
-    the right of it. A leaf moves a whole set in a few operations on integers. Thousands of unknown leaves, each with
-    many possible ends, therefore take no longer than known ones.
+def words_of_parts(words: list[str], parts: list[str | None]) -> list[int] | None:
+    """Fit parts into words from left to right; no part goes beyond its word.
 
     Args:
         words: the spelling of each word.
+        parts: None stands for one or more unknown characters, as few as possible.
+
+    Returns:
+        The number of the word in which each part starts; None if the parts do not spell the words, or if a word is
+        empty.
     """
+    text, ends = "".join(words), list(itertools.accumulate(map(len, words)))
+    word_of = [number for number, word in enumerate(words) for _ in word]  # of each character
+    # The least number of characters from each part on.
+    least = list(itertools.accumulate([1 if part is None else len(part) for part in reversed(parts)], initial=0))[::-1]
 
-    def __init__(self, words: list[str]):
-        self.words, self.text = words, "".join(words)
-        self.word_of = [number for number, word in enumerate(words) for _ in word]  # of each character
-        self.ends = list(itertools.accumulate(map(len, words)))
-        size = len(self.text)
-        self.all = (1 << size) - 1  # as a set of characters: bit r is the character with r others to its right
-        self.first_characters = sum(
-            1 << (size - 1 - end + len(word)) for end, word in zip(self.ends, words, strict=True) if word
-        )
-        self.found: dict[str, int] = {}
+    def is_possible(number: int, start: int) -> bool:
+        words_left = len(words) - word_of[start] if start < len(text) else 0
+        return words_left <= len(parts) - number and least[number] <= len(text) - start
 
-    def starts(self, parts: list[str | None]) -> list[int] | None:
-        """The number of the word in which each part starts.
+    def ends_of(part: str | None, start: int) -> Iterable[int]:
+        last = ends[word_of[start]] if start < len(text) else start
+        if part is None:
+            return range(start + 1, last + 1)
+        return [start + len(part)] if text.startswith(part, start) and start + len(part) <= last else []
 
-        Args:
-            parts: the parts of the text from left to right; None stands for one or more unknown characters of a word.
-
-        Returns:
-            One number per part; None if the parts do not spell the words, or if a word is empty.
-        """
-        if not all(self.words):
-            return None
-        fits = [1]  # from right to left: the positions from which the remaining parts spell the remaining text
-        for part in reversed(parts):
-            fits.append(self._before_any(fits[-1]) if part is None else (fits[-1] << len(part)) & self._positions(part))
-        size, position, starts = len(self.text), 0, []
-        if not fits.pop() >> size & 1:
-            return None
-        for part, after in zip(parts, reversed(fits), strict=True):
-            word = self.word_of[min(position, size - 1)]
-            starts.append(word)
-            position = self._shortest_end(position, word, after) if part is None else position + len(part)
-        return starts
-
-    def _shortest_end(self, position: int, word: int, ends: int) -> int:
-        """The first of the possible ends of an unknown part that starts at the position."""
-        size, last = len(self.text), len(self.text) - self.ends[word]
-        within_word = (ends >> last) & ((1 << (size - position - last)) - 1)
-        return size - last - (within_word.bit_length() - 1)
-
-    def _before_any(self, ends: int) -> int:
-        """The positions from which one or more characters of a word lead to one of the ends."""
-        last = ends & self.all  # now bit r stands for the character that ends there
-        below = ~self.first_characters & self.all
-        # Adding carries each bit up to the first character of its word.
-        is_reached = (((last & below) + below) | last) & self.first_characters
-        return ((((is_reached << 1) - last) | last) & self.all) << 1
-
-    def _positions(self, part: str) -> int:
-        """The positions at which the part stands within a word."""
-        if part not in self.found:
-            size, bits, start = len(self.text), bytearray(len(self.text) // 8 + 1), self.text.find(part)
-            while start >= 0 and part:
-                if self.word_of[start] == self.word_of[start + len(part) - 1]:
-                    bits[(size - start) // 8] |= 1 << (size - start) % 8
-                start = self.text.find(part, start + 1)
-            self.found[part] = int.from_bytes(bits, "little") if part else 2 * self.all + 1
-        return self.found[part]
+    starts: list[int] = []
+    untried: list[Iterator[int]] = [iter([0] if all(words) else [])]  # for each part: where else it may start
+    refuted: set[tuple[int, int]] = set()  # parts and starts from which the rest does not fit
+    while untried:
+        number, start = len(starts), next(untried[-1], None)
+        if start is None:
+            untried.pop()
+            refuted |= {(number - 1, starts.pop())} if starts else set()
+        elif number == len(parts) and start == len(text):
+            return [word_of[min(place, len(text) - 1)] for place in starts]
+        elif number < len(parts) and (number, start) not in refuted and is_possible(number, start):
+            starts.append(start)
+            untried.append(iter(ends_of(parts[number], start)))
+    return None
 
 
 def _spelling_of_leaf(leaf: str, is_first: bool) -> str:

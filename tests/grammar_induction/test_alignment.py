@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2.grammar_induction import align, parse_brackets
-from modeling_fast_r2d2.grammar_induction.alignment import SpelledWords
+from modeling_fast_r2d2.grammar_induction.alignment import words_of_parts
 
 WORDS = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=5)
 
@@ -36,7 +36,7 @@ def cut_words(draw):
 )
 def test_unknown_parts_are_found_as_an_expression_finds_them(drawn):
     words, parts = drawn
-    assert SpelledWords(words).starts(parts) == by_expression(words, parts)
+    assert words_of_parts(words, parts) == by_expression(words, parts)
 
 
 def test_ten_thousand_unknown_leaves_are_aligned():
@@ -44,8 +44,8 @@ def test_ten_thousand_unknown_leaves_are_aligned():
     unknown = parse_brackets("(S " + " ".join(["(X [UNK])"] * 10_000) + ")")
     [found], _ = align([unknown], [gold])
     assert found.words == gold.words
-    assert SpelledWords(["abcdefgh"] * 20).starts([None] * 21) is not None
-    assert SpelledWords(["abcdefgh"] * 20).starts([None] * 19) is None
+    assert words_of_parts(["abcdefgh"] * 20, [None] * 21) is not None
+    assert words_of_parts(["abcdefgh"] * 20, [None] * 19) is None
 
 
 def test_other_words_are_refused_with_unknown_leaves_too():
