@@ -14,6 +14,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, set_seed
 
+from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, bundled_checkpoint
 
 # No deadline: benchmarks measure time. All examples of a test share its fixtures, since they do not change them.
@@ -75,6 +76,20 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def model() -> FastR2D2ForPreTraining:
     """The bundled checkpoint, in evaluation mode."""
     return FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()
+
+
+@pytest.fixture
+def error_of(capsys) -> Callable[..., str]:
+    """Runs `fast-r2d2` with arguments that it refuses; returns the last line that it says."""
+
+    def run(*arguments: object) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+        [*_, line] = capsys.readouterr().err.splitlines()
+        assert stopped.value.code == 2 and ": error: " in line and "weights_only" not in line
+        return line
+
+    return run
 
 
 @pytest.fixture

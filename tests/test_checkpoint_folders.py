@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import pipeline
 
-from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.checkpoints import find_checkpoint
 
@@ -30,14 +29,6 @@ class Foreign:
 
     def __reduce__(self):
         return os.mkdir, (str(self.folder / "foreign-code-ran"),)
-
-
-def error_of(capsys, *arguments: object) -> str:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    [*_, line] = capsys.readouterr().err.splitlines()
-    assert stopped.value.code == 2 and ": error: " in line and "weights_only" not in line
-    return line
 
 
 def edit(name: str, change):
@@ -153,24 +144,24 @@ HARMS = {
 
 
 @pytest.mark.parametrize("name", HARMS)
-def test_a_damaged_checkpoint_is_refused_with_its_name(folder, capsys, name):
+def test_a_damaged_checkpoint_is_refused_with_its_name(folder, error_of, name):
     harm, message = HARMS[name]
     harm(folder)
-    line = error_of(capsys, "parse", "--checkpoint", folder, "The old man")
+    line = error_of("parse", "--checkpoint", folder, "The old man")
     assert str(folder) in line and re.search(message, line), line
     assert not (folder / "foreign-code-ran").exists()
 
 
 @pytest.mark.parametrize("name", ["attn_implementation", "_attn_implementation"])
-def test_a_kernel_named_in_a_configuration_is_never_fetched(folder, capsys, name):
+def test_a_kernel_named_in_a_configuration_is_never_fetched(folder, error_of, name):
     configure(**{name: "kernels-community/flash-attn"})(folder)
-    line = error_of(capsys, "parse", "--checkpoint", folder, "The old man")
+    line = error_of("parse", "--checkpoint", folder, "The old man")
     assert f"{name} must be eager or sdpa, or left out, got 'kernels-community/flash-attn'" in line
 
 
-def test_an_expression_on_which_the_tokenizer_panics_is_one_error(folder, capsys):
+def test_an_expression_on_which_the_tokenizer_panics_is_one_error(folder, error_of):
     split_at("(x+x+)+y")(folder)
-    assert "the tokenizer breaks off (" in error_of(capsys, "parse", "--checkpoint", folder, "x" * 300)
+    assert "the tokenizer breaks off (" in error_of("parse", "--checkpoint", folder, "x" * 300)
     parser = TreeParser.from_pretrained(str(folder))
     for call in (
         lambda: parser([["x" * 300]], is_split_into_words=True),
@@ -203,7 +194,7 @@ def original(tmp_path) -> list:
     return ["convert", "weights", "--config", tmp_path / "config.json", "--output", tmp_path / "out", "--weights"]
 
 
-def test_wrong_weights_are_not_converted(original, tmp_path, capsys):
+def test_wrong_weights_are_not_converted(original, tmp_path, error_of):
     weights = tmp_path / "weights.bin"
     for content, message in (
         ({"a": Foreign(tmp_path)}, "weights.bin is damaged, or it holds more than a dict of tensors"),
@@ -214,19 +205,19 @@ def test_wrong_weights_are_not_converted(original, tmp_path, capsys):
         ({"parser.embedding.weight": torch.zeros(3, 4)}, "the weights do not have the shapes that"),
     ):
         torch.save(content, weights)
-        assert message in error_of(capsys, *original, weights)
-    assert "is a pipe or a device; give a file" in error_of(capsys, *original, "/dev/null")
+        assert message in error_of(*original, weights)
+    assert "is a pipe or a device; give a file" in error_of(*original, "/dev/null")
     weights.write_bytes(b"hello, no weights")
-    assert "weights.bin is damaged" in error_of(capsys, *original, weights)
+    assert "weights.bin is damaged" in error_of(*original, weights)
     for name in ("weights.bin", "weights.safetensors"):
         (tmp_path / name).write_bytes(b"xyz" * 100)
-        assert f"{name} is damaged" in error_of(capsys, *original, tmp_path / name)
-    assert "No such file" in error_of(capsys, *original, tmp_path / "nowhere.bin")
+        assert f"{name} is damaged" in error_of(*original, tmp_path / name)
+    assert "No such file" in error_of(*original, tmp_path / "nowhere.bin")
     assert not (tmp_path / "foreign-code-ran").exists() and not list((tmp_path / "out").iterdir())
 
 
-def test_a_wrong_configuration_or_output_is_named(original, tmp_path, capsys):
+def test_a_wrong_configuration_or_output_is_named(original, tmp_path, error_of):
     (tmp_path / "config.json").write_text("[1]")
-    assert "config.json is damaged" in error_of(capsys, *original, tmp_path / "weights.bin")
+    assert "config.json is damaged" in error_of(*original, tmp_path / "weights.bin")
     original[original.index("--output") + 1] = tmp_path / "config.json"
-    assert "config.json is a file; give a folder" in error_of(capsys, *original, tmp_path / "weights.bin")
+    assert "config.json is a file; give a folder" in error_of(*original, tmp_path / "weights.bin")

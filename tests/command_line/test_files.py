@@ -18,28 +18,21 @@ from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2.text_files import read_lines
 
 
-def error_of(capsys, *arguments: object) -> str:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    assert stopped.value.code == 2
-    return capsys.readouterr().err.splitlines()[-1]
-
-
-def test_folders_and_devices_are_no_files(tmp_path, capsys):
+def test_folders_and_devices_are_no_files(tmp_path, error_of):
     for more in ([], ["--output", tmp_path / "out"]):
-        assert error_of(capsys, "parse", "--file", tmp_path, *more).endswith(("give the files in it", "read again"))
-        assert "/dev/zero is" in error_of(capsys, "parse", "--file", "/dev/zero", *more)
+        assert error_of("parse", "--file", tmp_path, *more).endswith(("give the files in it", "read again"))
+        assert "/dev/zero is" in error_of("parse", "--file", "/dev/zero", *more)
     assert not (tmp_path / "out").exists()
     (tmp_path / "gold.mrg").write_text("(S (A a) (B b))")
     for place in ("/dev/zero", tmp_path / "nowhere"):
-        assert str(place) in error_of(capsys, "evaluate", place)
-        assert str(place) in error_of(capsys, "evaluate", tmp_path / "gold.mrg", "--predicted", place)
+        assert str(place) in error_of("evaluate", place)
+        assert str(place) in error_of("evaluate", tmp_path / "gold.mrg", "--predicted", place)
 
 
-def test_a_pipe_is_read_as_a_stream_but_not_twice(tmp_path, capsys):
+def test_a_pipe_is_read_as_a_stream_but_not_twice(tmp_path, capsys, error_of):
     os.mkfifo(tmp_path / "pipe")
     assert "files, which it can read again" in error_of(
-        capsys, "parse", "--file", tmp_path / "pipe", "--output", tmp_path / "out"
+        "parse", "--file", tmp_path / "pipe", "--output", tmp_path / "out"
     )
     writer = Thread(target=(tmp_path / "pipe").write_text, args=("the old man\nyes\n",))
     writer.start()
@@ -71,7 +64,7 @@ def test_a_line_may_be_as_long_as_the_limit_says(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["lines.txt", "rows.parquet"])
-def test_the_option_raises_the_limit_of_every_kind_of_file(tmp_path, capsys, name):
+def test_the_option_raises_the_limit_of_every_kind_of_file(tmp_path, error_of, name):
     file, lines = tmp_path / name, ["the old man", "it rained " * 4]
     if name == "lines.txt":
         file.write_text("\n".join(lines))
@@ -79,18 +72,18 @@ def test_the_option_raises_the_limit_of_every_kind_of_file(tmp_path, capsys, nam
         parquet.write_table(pyarrow.table({"text": lines}), file)
     command = ["parse", "--file", file, "--output", tmp_path / "trees", "--max_characters"]
     place = {"lines.txt": "line 2", "rows.parquet": "row 1"}[name]
-    assert f"{place}: longer than 39 characters" in error_of(capsys, *command, 39)
+    assert f"{place}: longer than 39 characters" in error_of(*command, 39)
     main([*map(str, command), "40"])
     assert Path(tmp_path / "trees" / "000000.txt").read_text().count("\n") == 2
-    assert "--max_characters must be >= 1, got 0" in error_of(capsys, *command, 0)
+    assert "--max_characters must be >= 1, got 0" in error_of(*command, 0)
 
 
 @pytest.mark.parametrize("command", ["report", "evaluate"])
-def test_output_that_cannot_be_written_is_named(tmp_path, capsys, command):
+def test_output_that_cannot_be_written_is_named(tmp_path, error_of, command):
     (tmp_path / "gold.mrg").write_text("(S (A a) (B b))")
     (tmp_path / "trees.txt").write_text("(a b)\n")
     target = tmp_path / "trees.txt" / "inside"  # of a file, which even the owner of the disk cannot write into
-    line = error_of(capsys, command, tmp_path / "gold.mrg", "--predicted", tmp_path / "trees.txt", "--output", target)
+    line = error_of(command, tmp_path / "gold.mrg", "--predicted", tmp_path / "trees.txt", "--output", target)
     assert "error: [Errno " in line and "trees.txt" in line
 
 
@@ -106,7 +99,7 @@ class FullDisk(io.FileIO):
 
 @pytest.mark.parametrize("is_buffered", [True, False])
 @pytest.mark.parametrize("command", ["parse", "evaluate", "convert"])
-def test_output_that_is_cut_is_an_error_of_every_command(tmp_path, capsys, monkeypatch, command, is_buffered):
+def test_output_that_is_cut_is_an_error_of_every_command(tmp_path, error_of, monkeypatch, command, is_buffered):
     (tmp_path / "gold.mrg").write_text("(S (A a) (B b) (C c) (D d))\n" * 5)
     arguments = {
         "parse": ["the old man bought a new car"],
@@ -118,14 +111,14 @@ def test_output_that_is_cut_is_an_error_of_every_command(tmp_path, capsys, monke
         output = io.TextIOWrapper(io.BufferedWriter(raw) if is_buffered else raw, write_through=not is_buffered)
         patch.setattr(sys, "stdout", output)
         patch.setattr(sys, "__stdout__", output)
-        assert "error: [Errno 28] No space left" in error_of(capsys, command, *arguments[command])
+        assert "error: [Errno 28] No space left" in error_of(command, *arguments[command])
         output.close()
     assert (tmp_path / "out.txt").stat().st_size == 12
 
 
-def test_closed_output_is_an_error(capsys, monkeypatch):
+def test_closed_output_is_an_error(error_of, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
-    assert error_of(capsys, "convert", "treebank", "gold.mrg").endswith("file or to /dev/null")
+    assert error_of("convert", "treebank", "gold.mrg").endswith("file or to /dev/null")
 
 
 @pytest.mark.slow

@@ -127,17 +127,14 @@ def test_another_file_of_the_same_name_size_and_time_is_parsed(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("record", ["", "{}", "[1]"])
-def test_a_damaged_record_of_settings_is_named(corpus, tmp_path, capsys, record):
+def test_a_damaged_record_of_settings_is_named(corpus, tmp_path, error_of, record):
     (tmp_path / "settings.json").write_text(record)
-    with pytest.raises(SystemExit):
-        main(arguments(corpus, tmp_path))
-    assert "settings.json is damaged" in capsys.readouterr().err
+    assert "settings.json is damaged" in error_of(*arguments(corpus, tmp_path))
 
 
-def test_a_second_run_into_the_same_folder_is_refused(corpus, tmp_path, capsys):
-    with hold_folder(tmp_path), pytest.raises(SystemExit):
-        main(arguments(corpus, tmp_path))
-    assert f"{tmp_path} is in use by process {os.getpid()}" in capsys.readouterr().err
+def test_a_second_run_into_the_same_folder_is_refused(corpus, tmp_path, error_of):
+    with hold_folder(tmp_path):
+        assert f"{tmp_path} is in use by process {os.getpid()}" in error_of(*arguments(corpus, tmp_path))
 
 
 def test_parquet_columns_of_categories_are_read(tmp_path):
@@ -157,33 +154,24 @@ def test_a_parquet_file_with_damaged_pages_is_named(tmp_path):
         list(read_texts([tmp_path / "d.parquet"], "text"))
 
 
-def test_a_folder_of_other_settings_is_refused(corpus, by_one, capsys):
+def test_a_folder_of_other_settings_is_refused(corpus, by_one, error_of):
     for more, names in ((["--format", "jsonl", "--vectors"], "format"), ([], "vectors")):
-        with pytest.raises(SystemExit):
-            main(arguments(corpus, by_one, *more))
-        assert f"has shards of a run with different {names}; choose" in capsys.readouterr().err
+        line = error_of(*arguments(corpus, by_one, *more))
+        assert f"has shards of a run with different {names}; choose" in line
     assert json.loads((by_one / "settings.json").read_text())["shard_lines"] == 7
 
 
-def test_a_column_that_is_not_there_is_refused(corpus, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(arguments(corpus[1:], tmp_path, "--text_column", "sentence"))
-    assert "has no text column 'sentence'; --text_column must be one of text" in capsys.readouterr().err
-
-
-def test_other_texts_and_damaged_files_are_refused(corpus, tmp_path, capsys):
+def test_other_texts_settings_and_damaged_files_are_refused(corpus, tmp_path, error_of):
     text = tmp_path / "text.txt"
     text.write_text("a b c\n")
     main(arguments([text], tmp_path / "out"))
     text.write_text("x y z\n")
     (tmp_path / "bad.parquet").write_text("no Parquet")
-    for files, message in (
-        ([text], "with different files"),
-        ([tmp_path / "bad.parquet"], "bad.parquet is not a complete Parquet"),
-    ):
-        with pytest.raises(SystemExit):
-            main(arguments(files, tmp_path / ("out" if files == [text] else "new")))
-        assert message in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(arguments([text], tmp_path / "new", "--shard_lines", "0"))
-    assert "--shard_lines must be >= 1, got 0" in capsys.readouterr().err
+    for files, output, more, message in (
+        ([text], "out", [], "with different files"),
+        ([tmp_path / "bad.parquet"], "new", [], "bad.parquet is not a complete Parquet"),
+        ([text], "new", ["--shard_lines", "0"], "--shard_lines must be >= 1, got 0"),
+        (corpus[1:], "other", ["--text_column", "sentence"],
+         "has no text column 'sentence'; --text_column must be one of text"),
+    ):  # fmt: skip
+        assert message in error_of(*arguments(files, tmp_path / output, *more))

@@ -45,18 +45,12 @@ def test_the_options_offer_what_the_library_has():
     assert parse.LONGEST_LINE == LONGEST_LINE
 
 
-def complaint(capsys, *arguments: str) -> str:
-    with pytest.raises(SystemExit):
-        main([*arguments])
-    return capsys.readouterr().err
-
-
-def test_a_missing_library_is_named_with_its_extra(capsys, monkeypatch, tmp_path):
+def test_a_missing_library_is_named_with_its_extra(error_of, monkeypatch, tmp_path):
     monkeypatch.setattr(written_twice, "find_spec", lambda name: None)
-    assert "--text needs spacy: pip install 'fast-r2d2[spacy]'" in complaint(capsys, "parse", "--text", "A dog.")
+    assert "--text needs spacy: pip install 'fast-r2d2[spacy]'" in error_of("parse", "--text", "A dog.")
     (tmp_path / "a.txt").write_text("a b c\n")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    error = complaint(capsys, "parse", "--file", str(tmp_path / "a.txt"), "--output", str(tmp_path / "trees"))
+    error = error_of("parse", "--file", str(tmp_path / "a.txt"), "--output", str(tmp_path / "trees"))
     assert "parsing with several processes needs accelerate: pip install 'fast-r2d2[train]'" in error
 
 
