@@ -11,8 +11,8 @@ from transformers import pipeline
 from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing.nltk import FastR2D2NltkParser
-from modeling_fast_r2d2.text_files import chunks
 from tokenization_fast_r2d2 import tokenize_sentences, train_tokenizer
+from tokenization_fast_r2d2.lines import chunks
 from tokenization_fast_r2d2.processing_fast_r2d2 import FastR2D2Processor
 from tokenization_fast_r2d2.words import checked_sentences
 

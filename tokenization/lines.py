@@ -1,4 +1,4 @@
-"""Lines of text files, plain or compressed with gzip."""
+"""Lines of text files, plain or compressed with gzip, and streams of them in chunks."""
 
 import gzip
 import os
@@ -6,7 +6,9 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
+
+Item = TypeVar("Item")
 
 LONGEST_LINE = 1_000_000  # characters; the time and memory of a sentence grow with its length
 
@@ -88,3 +90,29 @@ def _decode(line: bytes, path: str | Path, number: int) -> str:
         raise ValueError(
             f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with iconv"
         ) from error
+
+
+def chunks(items: Iterable[Item], size: int, largest: int | None = None) -> Iterator[list[Item]]:
+    """Lists of successive items. If the stream fails, what came before is given first, and then the error.
+
+    Args:
+        size: the number of items of the first list.
+        largest: every list is four times as long as the one before it, up to this number of items. Short lists at the
+            beginning give the first results soon. None keeps the first size.
+
+    Raises:
+        ValueError, OSError: as the stream raises them.
+    """
+    chunk: list[Item] = []
+    try:
+        for item in items:
+            chunk.append(item)
+            if len(chunk) == size:
+                yield chunk
+                chunk, size = [], min(4 * size, largest or size)
+    except (ValueError, OSError):
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tokenization_fast_r2d2.lines import read_lines
 from tokenization_fast_r2d2.words import check_text
 
-from ..text_files import read_lines
 from .labelled_trees import PUNCTUATION_TAGS, TRACE_TAGS, LabelledTree, check_spans, from_spans, parse_brackets
 
 logger = logging.getLogger(__name__)

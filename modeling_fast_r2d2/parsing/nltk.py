@@ -6,9 +6,9 @@ from typing import Any
 from nltk import Tree
 from nltk.parse.api import ParserI
 
+from tokenization_fast_r2d2.lines import chunks
 from tokenization_fast_r2d2.words import checked_sentences, tokens_with_pieces
 
-from ..text_files import chunks
 from .pretokenized import check_takes_tokens, parse_tokens
 from .tree_parser import TreeParser
 

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from fast_r2d2_entry_points.command_line import main
-from modeling_fast_r2d2.text_files import read_lines
+from tokenization_fast_r2d2.lines import read_lines
 
 
 def test_folders_and_devices_are_no_files(tmp_path, error_of):

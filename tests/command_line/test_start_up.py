@@ -15,7 +15,7 @@ from modeling_fast_r2d2.decoding import METHODS
 from modeling_fast_r2d2.grammar_induction.alignment import GRANULARITIES
 from modeling_fast_r2d2.grammar_induction.systems import BASELINES
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
-from modeling_fast_r2d2.text_files import LONGEST_LINE
+from tokenization_fast_r2d2.lines import LONGEST_LINE
 
 LIGHT = """
 import json, sys

@@ -11,7 +11,8 @@ from tqdm import tqdm
 from transformers.utils import logging
 
 from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence, TreeParser
-from modeling_fast_r2d2.text_files import chunks, write_text
+from modeling_fast_r2d2.text_files import write_text
+from tokenization_fast_r2d2.lines import chunks
 
 from .formats import as_lines
 from .options import counted

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from modeling_fast_r2d2.text_files import LONGEST_LINE, decode_lines, read_lines, too_long
+from tokenization_fast_r2d2.lines import LONGEST_LINE, decode_lines, read_lines, too_long
 from tokenization_fast_r2d2.words import checked_sentences
 
 LONGEST_PARAGRAPH = 10_000  # lines; a longer one is cut, since it has to fit into memory
