@@ -25,8 +25,9 @@ import transformers
 from torch import Tensor
 from transformers import set_seed
 
-from measuring import as_memory, as_table, pad, peak_memory, read_corpus, save
+from measuring import as_memory, pad, peak_memory, read_corpus, save
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
+from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from pretraining.options import SIZES
 
 HALF = torch.bfloat16, torch.float16
@@ -70,23 +71,6 @@ def versions(machine: Machine) -> str:
         found |= {torch.cuda.get_device_name(): memory, "CUDA": torch.version.cuda or "none"}
         found["cuDNN"] = str(torch.backends.cudnn.version())
     return ", ".join(f"{name} {version}" for name, version in found.items())
-
-
-@torch.inference_mode()
-def first_inference(machine: Machine, size: str) -> str:
-    """What the first encoding costs beyond the second one: checking and compiling the kernels."""
-    model, batch = machine.encoder(size, HALF[0] if machine.device == "cuda" else torch.float32), machine.batch(8)
-    before, seconds = _compiled_kernels(), []
-    for _ in range(2):
-        start = time.perf_counter()
-        model(**batch, encoding="chart").pooler_output.cpu()
-        seconds.append(time.perf_counter() - start)
-    return f"{seconds[0]:.2f} s, then {seconds[1]:.3f} s; {_compiled_kernels() - before} kernels compiled"
-
-
-def _compiled_kernels() -> int:
-    folder = os.environ.get("TRITON_CACHE_DIR")
-    return sum(1 for _ in Path(folder).rglob("*.cubin")) if folder else 0
 
 
 def kernels(machine: Machine, size: str, dtype: torch.dtype) -> str:
@@ -146,29 +130,6 @@ def large_charts(machine: Machine) -> str:
     if memory is not None and memory > LARGE_CHARTS_BYTES:
         raise ValueError(f"{as_memory(memory)}, at most {as_memory(LARGE_CHARTS_BYTES)} are allowed")
     return as_memory(memory)
-
-
-@torch.inference_mode()
-def dependence_on_the_batch(machine: Machine, dtype: torch.dtype, encoding: str) -> str:
-    """How many trees change with what else is in the batch."""
-    model, batch = machine.encoder(machine.largest, dtype), machine.batch(50)
-    together = model(**batch, encoding=encoding).spans
-    changed = 0
-    for row, length in enumerate(batch["attention_mask"].sum(1).tolist()):
-        alone = model(batch["input_ids"][row : row + 1, :length], encoding=encoding).spans[0]
-        changed += not torch.equal(alone, together[row, : length - 1])
-    return f"{changed} of {len(together)} trees change"
-
-
-@torch.inference_mode()
-def lstm_in_tf32(machine: Machine) -> str:
-    """How far split scores move by the TF32 products that cuDNN's LSTM makes by default."""
-    model, batch = machine.encoder(machine.largest), machine.batch(50)
-    scores = []
-    for allow_tf32 in (True, False):
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=allow_tf32):
-            scores.append(model(**batch, encoding="forced").split_scores)
-    return f"split scores move by {_distance(*scores):.1e} of their norm"
 
 
 def repeats(machine: Machine, deterministic: bool) -> str:
@@ -237,8 +198,6 @@ def all_checks(machine: Machine) -> Iterator[tuple[str, Callable[[], str]]]:
     dtypes = (torch.float32, *HALF) if machine.device == "cuda" else (torch.float32,)
     yield "versions", lambda: versions(machine)
     for size in machine.sizes:
-        yield f"first inference, {size} size", lambda size=size: first_inference(machine, size)
-    for size in machine.sizes:
         for dtype in dtypes:
             yield f"kernels, {size} size, {dtype}", lambda size=size, dtype=dtype: kernels(machine, size, dtype)
     for encoding in MOST_WAITS:
@@ -249,11 +208,6 @@ def all_checks(machine: Machine) -> Iterator[tuple[str, Callable[[], str]]]:
     for deterministic in (True, False):
         name = f"training repeats{', deterministic algorithms' if deterministic else ''}"
         yield name, lambda deterministic=deterministic: repeats(machine, deterministic)
-    for dtype in dtypes[:2]:
-        for encoding in MOST_WAITS:
-            name = f"trees by batch, {dtype}, {encoding}"
-            yield name, lambda d=dtype, e=encoding: dependence_on_the_batch(machine, d, e)
-    yield "LSTM in TF32", lambda: lstm_in_tf32(machine)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -283,7 +237,7 @@ def describe(results: dict[str, dict]) -> str:
         [name, "right" if result["right"] else "WRONG", " ".join(result["found"].split()), f"{result['seconds']:.0f}"]
         for name, result in results.items()
     ]
-    return as_table(["check", "", "found", "seconds"], rows)
+    return as_markdown([["check", "", "found", "seconds"], *rows])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from transformers import BertModel, set_seed
 
 import measuring
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
+from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from pretraining.options import SIZES
 
 RANGES = ((2, 50), (50, 100), (100, 200), (200, 500))  # tokens; the upper end is not in the range
@@ -138,12 +139,12 @@ def describe(results: dict) -> str:
         systems: dict[str, list[str]] = {}
         for row in rows:
             systems.setdefault(row["system"], [row["system"]]).append(_cell(row))
-        parts.append(measuring.as_table([f"seconds (least to most), {batching}", *ranges], list(systems.values())))
+        parts.append(as_markdown([[f"seconds (least to most), {batching}", *ranges], *systems.values()]))
     if rows := results["lengths"]:
         lengths = dict.fromkeys(row["tokens"] for row in rows)
         of_shape = {shape: [row for row in rows if row["shape"] == shape] for shape in SHAPES}
         table = [[f"{shape} tree", *map(_time_and_memory, of_shape[shape])] for shape in SHAPES]
-        parts.append(measuring.as_table(["one sentence, by its tokens", *map(str, lengths)], table))
+        parts.append(as_markdown([["one sentence, by its tokens", *map(str, lengths)], *table]))
     return "\n\n".join(parts)
 
 

@@ -238,12 +238,6 @@ def as_memory(number: int | None) -> str:
     return f"{number / 2**30:.2f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
 
 
-def as_table(head: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def save(folder: Path | None, name: str, results: dict, text: str) -> None:
     """Write ``name.json`` and ``name.md`` after every measurement, so that a run that is stopped leaves what it has."""
     if folder is None:

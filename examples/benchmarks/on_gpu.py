@@ -6,19 +6,17 @@
 Each part is a command in a process of its own, whose whole process group ends when its minutes are over. What it prints
 is in ``<part>.log``; its figures are in ``<part>/``, as JSON and as a table, after every measurement. At the end, the
 tables of all parts are in ``summary.md``. Nothing needs a network. What a part needs besides the package is named when
-it is missing: pytest and hypothesis for `tests`, the extra `train` for `pretraining_bf16` and `pretraining_fp16`,
-NVIDIA's compute-sanitizer for `memory_accesses`. ``--tiny`` tries the command on a CPU, in tiny sizes.
+it is missing: pytest and hypothesis for `tests`, the extra `train` for `pretraining_bf16` and `pretraining_fp16`.
+``--tiny`` tries the command on a CPU, in tiny sizes.
 """
 
 import argparse
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -27,15 +25,6 @@ import torch
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MAX_ENDING_SECONDS = 30  # between the request to end and the end, of a part's minutes
-STEP = """
-import torch
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
-config = FastR2D2Config(vocab_size=100, hidden_size=64, num_hidden_layers=1, num_attention_heads=4,
-                        intermediate_size=128, parser_num_layers=1)
-model = FastR2D2ForPreTraining(config).train().cuda()
-model(torch.randint(20, 100, (4, 12), device="cuda")).loss.backward()
-torch.cuda.synchronize()
-"""
 
 
 def commands(folder: Path, tiny: bool, corpus: list[str]) -> dict[str, list[str]]:
@@ -59,14 +48,10 @@ def commands(folder: Path, tiny: bool, corpus: list[str]) -> dict[str, list[str]
         "tests": tests,
         "pretraining_bf16": [*pretraining, "--mixed_precision", "no" if tiny else "bf16"],
         "pretraining_fp16": [*pretraining, "--mixed_precision", "no" if tiny else "fp16"],
-        "memory_accesses": ["-c", STEP],
     }
-    for name in parts.keys() - {"tests", "memory_accesses"}:
+    for name in parts.keys() - {"tests"}:
         parts[name] += ["--output_dir", str(folder / name)]
-    checker = ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9"]
-    return {
-        name: [*(checker if name == "memory_accesses" else []), sys.executable, *part] for name, part in parts.items()
-    }
+    return {name: [sys.executable, *part] for name, part in parts.items()}
 
 
 def what_is_missing(part: str) -> str | None:
@@ -75,8 +60,6 @@ def what_is_missing(part: str) -> str | None:
         ("pretraining_bf16", "pretraining_fp16"), ["accelerate", "datasets", "matplotlib"]
     )
     missing = [name for name in modules.get(part, []) if importlib.util.find_spec(name) is None]
-    if part == "memory_accesses" and not (torch.cuda.is_available() and shutil.which("compute-sanitizer")):
-        missing.append("compute-sanitizer")
     return " and ".join(missing) or None
 
 
@@ -136,13 +119,7 @@ def main(arguments: list[str] | None = None) -> None:
     add("--output_dir", type=Path, required=True, help="folder for results and logs")
     add("--parts", nargs="+", choices=names, default=names, help="parts to run; by default all")
     add("--minutes", type=float, default=10, help="minutes per part, after which it is stopped")
-    add(
-        "--corpus",
-        nargs="+",
-        type=os.path.abspath,
-        default=[],
-        help="text files to pretrain on, in place of a small one",
-    )
+    add("--corpus", nargs="+", type=os.path.abspath, default=[], help="text files to pretrain on")
     add("--tiny", action="store_true", help="tiny sizes, to try the command on a CPU")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available() and not options.tiny:
@@ -152,17 +129,14 @@ def main(arguments: list[str] | None = None) -> None:
     sentences = (ROOT / "examples" / "sentences.txt").read_text(encoding="utf-8")
     (folder / "corpus.txt").write_text(sentences * 200, encoding="utf-8")
     parts, ends = commands(folder, options.tiny, options.corpus), {}
-    with tempfile.TemporaryDirectory() as cache:
-        # An empty cache, so that the first part sees what compiling costs; no interpreter in place of the GPU.
-        environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-        environment |= {"TRITON_CACHE_DIR": cache}
-        for name in options.parts:
-            missing = what_is_missing(name)
-            log = folder / f"{name}.log"
-            seconds = 60 * options.minutes
-            ends[name] = f"left out without {missing}" if missing else run(parts[name], log, seconds, environment)
-            (folder / "summary.md").write_text(summary(folder, ends), encoding="utf-8")
-            print(f"{name}: {ends[name]}", flush=True)
+    # No interpreter in place of the GPU.
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    for name in options.parts:
+        missing, log = what_is_missing(name), folder / f"{name}.log"
+        seconds = 60 * options.minutes
+        ends[name] = f"left out without {missing}" if missing else run(parts[name], log, seconds, environment)
+        (folder / "summary.md").write_text(summary(folder, ends), encoding="utf-8")
+        print(f"{name}: {ends[name]}", flush=True)
     print(f"\n{summary(folder, ends)}\nAll of this is in {folder / 'summary.md'}")
     sys.exit(any(end.startswith(("failed", "stopped")) for end in ends.values()))
 

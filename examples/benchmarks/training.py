@@ -26,6 +26,7 @@ from modeling_fast_r2d2 import (
     FastR2D2ForSequenceClassification,
     parameter_groups,
 )
+from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from pretraining.options import SIZES
 
 BERT = "BERT x 3, fine-tuning"
@@ -90,7 +91,6 @@ def make_batches(options: argparse.Namespace) -> list[dict[str, Tensor]]:
     if len(batches) < count:
         raise ValueError(f"--tokens {options.tokens} leaves {len(batches)} batches, but {count} are needed")
     batches.sort(key=lambda batch: abs(sum(map(len, batch)) / len(batch) - mean))
-    batches.sort(key=lambda batch: abs(sum(map(len, batch)) / len(batch) - mean))
     return [measuring.pad(batch, options.device) for batch in batches[:count]]
 
 
@@ -109,10 +109,8 @@ def measure(options: argparse.Namespace, size: str, dtype: torch.dtype, rate: fl
         row = {"size": size, "way": way, "tokens": tokens, "seconds": time.median, "least": time.least,
                "most": time.most, "tokens_per_second": tokens / time.median}  # fmt: skip
         row |= {"times_bert": time.median / times[BERT].median} if BERT in times else {}
-        row |= {
-            "operations": measuring.operations_of(steps[way]),
-            "peak_bytes": measuring.peak_memory(steps[way], options.device),
-        }
+        row["operations"] = measuring.operations_of(steps[way])
+        row["peak_bytes"] = measuring.peak_memory(steps[way], options.device)
         row["share_of_rate"] = row["operations"] / time.median / rate
         rows.append(row)
         if options.profile:
@@ -122,15 +120,9 @@ def measure(options: argparse.Namespace, size: str, dtype: torch.dtype, rate: fl
 
 def describe(results: dict) -> str:
     head = [
-        "step",
-        "seconds (least to most)",
-        "tokens per second",
-        "x BERT",
-        "Gflop",
-        "share of products' rate",
-        "memory",
-    ]
-    return results["title"] + "\n\n" + measuring.as_table(head, list(map(_cells, results["steps"])))
+        "step", "seconds (least to most)", "tokens per second", "x BERT", "Gflop", "share of products' rate", "memory",
+    ]  # fmt: skip
+    return results["title"] + "\n\n" + as_markdown([head, *map(_cells, results["steps"])])
 
 
 def _cells(row: dict) -> list[str]:

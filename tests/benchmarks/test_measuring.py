@@ -5,40 +5,33 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn import functional as F
 from transformers import BertModel
 
 import measuring
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, cpu_linear
+from modeling_fast_r2d2 import FastR2D2ForPreTraining, cpu_linear
 
 LINES = ["the old man bought a new car last year and drove it to the river", "a cat sat", "it rained all day"] * 40
 
 
-def test_systems_take_turns_and_the_first_round_does_not_count(monkeypatch):
-    now, calls = [0.0], []
+LONG = measuring.LONG_RUN_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected", "calls"),
+    [({"a": [9.0, 1.0, 4.0, 2.0], "b": [3.0] * 4}, {"a": (2.0, 1.0, 4.0), "b": (3.0, 3.0, 3.0)}, "abababab"),
+     ({"a": [LONG / 2] * 4, "b": [2 * LONG] * 3}, {"a": (LONG / 2,) * 3, "b": (2 * LONG,) * 3}, "abababa")],
+    ids=["short", "long"],
+)  # fmt: skip
+def test_systems_take_turns_and_the_first_round_of_short_runs_does_not_count(monkeypatch, seconds, expected, calls):
+    now, made = [0.0], []
     monkeypatch.setattr(measuring, "timer", lambda: now[0])
 
-    def run(name: str, seconds: list[float]) -> None:
-        calls.append(name)
-        now[0] += seconds.pop(0)
+    def run(name: str) -> None:
+        made.append(name)
+        now[0] += seconds[name].pop(0)
 
-    seconds = {"a": [9.0, 1.0, 4.0, 2.0], "b": [3.0, 3.0, 3.0, 3.0]}
-    times = measuring.take_turns({name: lambda name=name: run(name, seconds[name]) for name in "ab"}, 3)
-    assert calls == list("ab") * 4 and times == {"a": (2.0, 1.0, 4.0), "b": (3.0, 3.0, 3.0)}
-
-
-def test_long_runs_need_no_round_that_does_not_count(monkeypatch):
-    now, calls = [0.0], []
-    monkeypatch.setattr(measuring, "timer", lambda: now[0])
-
-    def run(name: str, seconds: float) -> None:
-        calls.append(name)
-        now[0] += seconds
-
-    limit = measuring.LONG_RUN_SECONDS
-    functions = {"a": lambda: run("a", limit / 2), "b": lambda: run("b", 2 * limit)}
-    times = measuring.take_turns(functions, 2)
-    assert calls == list("ababa") and (times["a"].median, times["b"].median) == (limit / 2, 2 * limit)
+    assert measuring.take_turns({name: lambda name=name: run(name) for name in "ab"}, 3) == expected
+    assert made == list(calls)
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
@@ -50,19 +43,6 @@ def test_operations_of_linear_layers_and_lstms_are_counted_whatever_library_comp
     assert linear == 3 * 2 * 15 * 8 * 16
     lstm, steps = nn.LSTM(8, 16, bidirectional=True), torch.randn(7, 3, 8)
     assert measuring.operations_of(lambda: lstm(steps)) == 2 * 2 * (7 * 3) * (8 + 16) * 4 * 16
-
-
-@pytest.mark.skipif(not hasattr(nn, "LinearCrossEntropyOptions"), reason="a newer torch has it")
-def test_operations_of_a_loss_in_one_operation_are_counted():
-    inputs, weight = (torch.randn(*shape, requires_grad=True) for shape in ((600, 16), (50, 16)))
-    labels = torch.randint(50, (600,))
-
-    def step() -> None:
-        options = nn.LinearCrossEntropyOptions(batch_chunk_size=256, allow_retain_graph=True)
-        F.linear_cross_entropy(inputs, weight, labels, options=options).backward()
-
-    step()
-    assert measuring.operations_of(step) == 3 * 2 * 600 * 16 * 50
 
 
 def test_operations_of_a_training_step_are_those_of_an_older_torch(tiny_config, a_batch, monkeypatch):
@@ -131,9 +111,3 @@ def test_batches_hold_every_sentence_once(lengths, size, tokens):
         assert sorted(ids for batch in batches for ids in batch) == sorted(sentences)
     assert all(len(batch) <= size for batch in by_size)
     assert all(len(batch) == 1 or len(batch) * max(map(len, batch)) <= tokens for batch in by_tokens)
-
-
-def test_the_machine_is_named():
-    text = measuring.describe_machine("cpu", torch.bfloat16)
-    assert f"{torch.get_num_threads()} threads, torch {torch.__version__}, bfloat16" in text
-    assert measuring.bert_config(FastR2D2Config(), 1).num_hidden_layers == FastR2D2Config().num_hidden_layers
