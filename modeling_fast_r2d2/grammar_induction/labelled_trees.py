@@ -177,9 +177,7 @@ class _Reader:
 
     def __init__(self, removed_tags: frozenset[str], has_labels: bool, place: str):
         self.removed_tags, self.has_labels, self.place = removed_tags, has_labels, place
-        self.words: list[str] = []
-        self.tags: list[str] = []
-        self.parents: list[int] = []
+        self.leaves: list[tuple[str, str, int]] = []  # word, tag, and the number of the bracket around it
         self.constituents: list[LabelledSpan] = []
         self.open: list[_Bracket] = []
         self.brackets = 0
@@ -191,7 +189,7 @@ class _Reader:
                 self.refuse(f"{token!r} after the tree has ended")
             if token == "(":
                 self.brackets += 1
-                self.open.append(_Bracket(self.brackets, "", len(self.words)))
+                self.open.append(_Bracket(self.brackets, "", len(self.leaves)))
             elif token == ")":
                 self.close(previous)
             elif previous == "(" and self.has_labels:
@@ -205,36 +203,35 @@ class _Reader:
             self.refuse("it is empty")
         if self.has_labels and not text.lstrip().startswith("("):
             self.refuse("it does not begin with a bracket")
-        words = tuple(self.words), tuple(self.tags)
-        return LabelledTree(*words, tuple(self.constituents), tuple(self.parents), self.place)
+        words, tags, parents = zip(*self.leaves, strict=True) if self.leaves else ((), (), ())
+        return LabelledTree(words, tags, tuple(self.constituents), parents, self.place)
 
     def add_word(self, word: str) -> None:
         if self.open:
             self.open[-1].children += 1
             self.open[-1].has_word = True
-        self.words.append(word)
-        self.tags.append("")
-        self.parents.append(self.open[-1].number if self.open else 0)
+        self.add_leaf(word, "")
+
+    def add_leaf(self, word: str, tag: str) -> None:
+        self.leaves.append((word, tag, self.open[-1].number if self.open else 0))
+
+    def last_words(self) -> str:
+        return repr(" ".join(word for word, *_ in self.leaves[-3:]))
 
     def close(self, previous: str) -> None:
         if not self.open:
-            self.refuse(f"one ')' too many after {' '.join(self.words[-3:])!r}")
+            self.refuse(f"one ')' too many after {self.last_words()}")
         if previous == "(" or (self.has_labels and not self.open[-1].children):
-            self.refuse(f"a bracket without children after {' '.join(self.words[-3:])!r}")
+            self.refuse(f"a bracket without children after {self.last_words()}")
         bracket = self.open.pop()
         if self.open:
             self.open[-1].children += 1
         if bracket.children == 1 and bracket.has_word:
-            self.close_leaf(bracket)
-        elif len(self.words) - bracket.first > 1 and (bracket.label or bracket.children > 1):
-            self.constituents.append(LabelledSpan(bracket.first, len(self.words) - 1, plain_label(bracket.label)))
-
-    def close_leaf(self, bracket: _Bracket) -> None:
-        if bracket.label in self.removed_tags:
-            del self.words[-1], self.tags[-1], self.parents[-1]
-        else:
-            self.tags[-1] = bracket.label
-            self.parents[-1] = self.open[-1].number if self.open else 0
+            word, *_ = self.leaves.pop()
+            if bracket.label not in self.removed_tags:
+                self.add_leaf(word, bracket.label)
+        elif len(self.leaves) - bracket.first > 1 and (bracket.label or bracket.children > 1):
+            self.constituents.append(LabelledSpan(bracket.first, len(self.leaves) - 1, plain_label(bracket.label)))
 
     def refuse(self, problem: str) -> None:
         raise ValueError(f"{self.place}: not a bracketed tree: {problem}")

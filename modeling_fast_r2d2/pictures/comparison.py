@@ -32,15 +32,11 @@ def draw_comparison(words: Sequence[str], gold: LabelledTree, predicted: Labelle
     wanted, found = inner_spans(gold), inner_spans(predicted)
     groups = {"matched": wanted & found, "missed": wanted - found, "wrong": found - wanted}
     marks = {span: mark for mark, spans in groups.items() for span in spans}
-    gold_drawing = Drawing(words, gold.constituents, _only(marks, wanted))
-    drawing = Drawing(words, predicted.constituents, _only(marks, found), gold_drawing.columns)
+    gold_drawing = Drawing(words, gold.constituents, {span: marks[span] for span in wanted})
+    drawing = Drawing(words, predicted.constituents, {span: marks[span] for span in found}, gold_drawing.columns)
     figures = _figure("gold", gold_drawing) + _figure("predicted", drawing)
     lines = "".join(_line(mark, words, spans) for mark, spans in groups.items())
     return f'<div class="comparison"><div style="{ROW}">{figures}</div><p>{lines}</p></div>'
-
-
-def _only(marks: dict[Span, str], spans: Iterable[Span]) -> dict[Span, str]:
-    return {span: marks[span] for span in spans}
 
 
 def _figure(name: str, drawing: Drawing) -> str:

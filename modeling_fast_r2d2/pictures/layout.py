@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ..grammar_induction.labelled_trees import LabelledSpan, Span
+from ..grammar_induction.labelled_trees import LabelledSpan, Span, check_spans
 
 BROAD_LETTERS = frozenset("mwMW@%—…")
 
@@ -42,7 +42,10 @@ def nodes_of(num_words: int, constituents: Iterable[LabelledSpan]) -> Nodes:
     Raises:
         ValueError: if a span lies outside the words, or if two spans cross. The message names the spans.
     """
-    chains = _chains(num_words, constituents)
+    chains: dict[Span, list[str]] = {}  # the labels of each span
+    for first, last, label in constituents:
+        chains.setdefault((int(first), int(last)), []).append(label)
+    check_spans(list(chains), num_words, "not a tree")
     spans = [(word, word) for word in range(num_words)]
     children: list[list[int]] = [[] for _ in spans]
     heights = [0] * num_words
@@ -54,27 +57,12 @@ def nodes_of(num_words: int, constituents: Iterable[LabelledSpan]) -> Nodes:
         start = len(roots)
         while start and spans[roots[start - 1]][0] >= first:
             start -= 1
-        if spans[roots[start]][0] != first:  # the first word is in a node that goes on to the left
-            raise ValueError(f"not a tree: the spans {spans[roots[start - 1]]} and {(first, last)} cross")
         children.append(roots[start:])
         heights.append(1 + max(heights[child] for child in children[-1]))
         roots[start:] = [len(spans)]
         spans.append((first, last))
     labels = [""] * num_words + ["+".join(filter(None, reversed(chains[span]))) for span in spans[num_words:]]
     return Nodes(spans, labels, children, heights, [*roots, *range(next_word, num_words)])
-
-
-def _chains(num_words: int, constituents: Iterable[LabelledSpan]) -> dict[Span, list[str]]:
-    """The labels of each span."""
-    chains: dict[Span, list[str]] = {}
-    for first, last, label in constituents:
-        if not 0 <= first <= last < num_words:
-            raise ValueError(
-                f"the span {(int(first), int(last))} lies outside the words; "
-                f"give first and last word, from 0 to {num_words - 1}"
-            )
-        chains.setdefault((int(first), int(last)), []).append(label)
-    return chains
 
 
 def place(nodes: Nodes, widths: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -237,7 +237,7 @@ def test_a_tree_2000_words_deep_is_drawn(branch):
     ("arguments", "message"),
     [
         ({"constituents": [(0, 1, ""), (1, 2, "")]}, r"\(0, 1\) and \(1, 2\) cross"),
-        ({"constituents": [(0, 3, "")]}, r"\(0, 3\) lies outside the words"),
+        ({"constituents": [(0, 3, "")]}, r"the span \(0, 3\) lies outside"),
         ({"constituents": [(-1, 1, "")]}, r"\(-1, 1\) lies outside"),
         ({"constituents": [(2, 1, "")]}, r"\(2, 1\) lies outside"),
         ({"split_scores": [1.0, float("nan")]}, "NaN"),
