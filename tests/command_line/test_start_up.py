@@ -10,7 +10,7 @@ import torch
 
 import fast_r2d2_entry_points.command_line.options as written_twice
 from fast_r2d2_entry_points.command_line import main, parse, shards
-from fast_r2d2_entry_points.command_line.threads import use_threads
+from fast_r2d2_entry_points.command_line.model import use_threads
 from modeling_fast_r2d2.decoding import METHODS
 from modeling_fast_r2d2.grammar_induction.alignment import GRANULARITIES
 from modeling_fast_r2d2.grammar_induction.systems import BASELINES

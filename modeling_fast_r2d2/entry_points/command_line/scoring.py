@@ -30,7 +30,7 @@ from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, best_bi
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.text_files import write_text
 
-from .threads import use_threads
+from .model import use_threads
 
 
 def run(options: argparse.Namespace) -> None:

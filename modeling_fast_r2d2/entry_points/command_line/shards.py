@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -15,10 +15,11 @@ from safetensors.numpy import save
 from tqdm import tqdm
 
 from modeling_fast_r2d2.checkpoints import find_checkpoint
-from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence, TreeParser
+from modeling_fast_r2d2.parsing.tree_parser import ParsedSentence
 from modeling_fast_r2d2.text_files import checksum, hold_folder, read_record, write_aside, write_text
 
 from .formats import as_lines
+from .model import load_parser, parse_texts
 from .options import counted, number_of_processes
 from .texts import Text, texts_to_parse
 
@@ -30,11 +31,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def parse_in_shards(
-    options: argparse.Namespace,
-    load_parser: Callable[[argparse.Namespace, str | None], TreeParser],
-    parse_texts: Callable[[TreeParser, list[Text], argparse.Namespace], list[list[ParsedSentence]]],
-) -> None:
+def parse_in_shards(options: argparse.Namespace) -> None:
     """Write ``000000.txt``, ``000001.txt``, ... into the folder ``options.output``: a line per line of input, or with
     ``--text`` a line per sentence.
 
@@ -44,8 +41,6 @@ def parse_in_shards(
 
     Args:
         options: those of ``fast-r2d2 parse``.
-        load_parser: called with the options and the process's device, in a process that has a shard to parse.
-        parse_texts: called with the parser, the texts of a shard and the options.
 
     Raises:
         ValueError: if the folder has shards of other inputs or settings, or if another run is writing into it.
