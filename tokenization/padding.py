@@ -50,6 +50,3 @@ def pad_bounds(bounds: Sequence[Sequence[int]], names: Sequence[Sequence[int]], 
     for row, (raised, lowered) in enumerate(zip(bounds, names, strict=True)):
         padded[row, raised], padded[row, lowered] = 1, -1
     return padded
-
-
-__all__ = ["pad_bounds", "pad_sentences", "pad_spans"]

@@ -113,6 +113,3 @@ class FastR2D2Processor(ProcessorMixin):
         """As in transformers, without what `from_pretrained` reads from the model's folder."""
         fields = super().to_dict(*args, **kwargs)
         return {name: value for name, value in fields.items() if name not in ("is_described", "punctuation")}
-
-
-__all__ = ["FastR2D2Processor"]

@@ -277,6 +277,3 @@ def _parted(items: Sequence[Item], is_kept: np.ndarray) -> tuple[list[Item], lis
     """The kept items and the others."""
     rows = list(zip(items, is_kept, strict=True))
     return [item for item, keep in rows if keep], [item for item, keep in rows if not keep]
-
-
-__all__ = ["ReadSentence", "pad_batch", "sentences_to_parse"]

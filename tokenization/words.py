@@ -213,15 +213,3 @@ def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int
             f"sentences without text: {len(empty)} of {len(encoded['input_ids'])} (the first is number "
             f"{empty[0] + 1}); each becomes one {unk_token}"
         )
-
-
-__all__ = [
-    "check_text",
-    "checked_sentences",
-    "replace_dropped_words",
-    "tokenize_sentences",
-    "tokenizer_errors",
-    "tokens_with_pieces",
-    "word_spans",
-    "words_of_texts",
-]

@@ -48,6 +48,3 @@ def find_checkpoint(name: str, *, is_model: bool = True) -> str:
     if Path(name).exists() or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
         raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name or one of {', '.join(bundled_names())}")
     return name
-
-
-__all__ = ["bundled_checkpoint", "find_checkpoint"]

@@ -26,6 +26,3 @@ def make_component(
 
     options = {"checkpoint": checkpoint, "method": method, "device": device, "batch_tokens": batch_tokens}
     return FastR2D2Component.from_options(options, vectors)
-
-
-__all__ = ["make_component"]

@@ -88,6 +88,3 @@ def minimum_risk_trees(posteriors: Tensor, lengths: Tensor) -> Tensor:
         is_used[row, first, split - first + 1] = True
         is_used[row, split + 1, first + width - 1 - split] = True
     return spans
-
-
-__all__ = ["minimum_risk_trees", "span_posteriors", "tree_posteriors"]

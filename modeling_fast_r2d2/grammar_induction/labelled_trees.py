@@ -251,16 +251,3 @@ def spelling(word: str) -> str:
     if plain.isascii():
         return plain
     return "".join(c for c in unicodedata.normalize("NFKD", plain) if unicodedata.category(c) not in ("Mn", "Cc", "Cf"))
-
-
-__all__ = [
-    "PUNCTUATION_TAGS",
-    "TRACE_TAGS",
-    "LabelledSpan",
-    "LabelledTree",
-    "check_spans",
-    "from_spans",
-    "parse_brackets",
-    "plain_label",
-    "spelling",
-]

@@ -62,6 +62,3 @@ class FastR2D2NltkParser(ParserI):
     def raw_parse(self, text: str) -> Iterator[Tree]:
         """An iterator over the one tree of a text; over none for a text without words."""
         return next(self.raw_parse_sents([text]))
-
-
-__all__ = ["FastR2D2NltkParser"]

@@ -88,6 +88,3 @@ def _rules(language: str) -> "Language":
     rules.add_pipe("sentencizer")
     rules.max_length = 2**31 - 1  # spaCy's limit is meant for components that need memory
     return rules
-
-
-__all__ = ["Sentence", "split_texts"]

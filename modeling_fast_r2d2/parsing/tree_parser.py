@@ -233,6 +233,3 @@ class TreeParser:
         tree = sentence.tree(spans)
         split_scores = sentence.scores(scores, tree) if self.method == "parser" else None
         return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, vector)
-
-
-__all__ = ["METHODS", "ParsedSentence", "TreeParser"]
