@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from datasets import IterableDataset
 from datasets.distributed import split_dataset_by_node
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from pretraining.stopping import leave_signals_to_the_main_process
 
@@ -93,28 +93,10 @@ def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[BatchPar
     return np.split(order, starts[1:])
 
 
-class StepDataset(Dataset):
-    """The steps of an epoch, as one process sees them."""
-
-    def __init__(
-        self, sentences: Callable[[BatchPart], list[dict]], steps: list[list[BatchPart]], share: ProcessShare, collate
-    ):
-        self.sentences, self.steps, self.share, self.collate = sentences, steps, share, collate
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def __getitem__(self, number: int) -> Step:
-        parts = self.steps[number]
-        return make_step([self.sentences(part) for part in self.share.select(parts)], self.collate) or idle_step(
-            self.sentences(parts[0][:1]), self.collate
-        )
-
-
-def make_step(parts: list[list[dict]], collate, num_left_out: int = 0) -> Step | None:
-    """Make a step of the features of some parts; None if there is no part."""
+def make_step(parts: list[list[dict]], collate, num_left_out: int = 0) -> Step:
+    """Make a step of the features of some parts."""
     lengths = [len(feature["input_ids"]) for part in parts for feature in part]
-    return Step([collate(part) for part in parts], sum(lengths), len(lengths), num_left_out) if parts else None
+    return Step([collate(part) for part in parts], sum(lengths), len(lengths), num_left_out)
 
 
 def idle_step(features: list[dict], collate) -> Step:
@@ -140,14 +122,19 @@ class PlannedEpochs:
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
         """Yield the steps of an epoch, each with the position after it, from a position in that epoch on."""
         first = position["step"] if position else 0
-        steps = StepDataset(self.corpus.__getitem__, self.plan(epoch)[first:], self.share, self.collate)
         # The loader draws from a generator of its own, so that the model's noise does not depend on it.
         loader = DataLoader(
-            steps, batch_size=None, num_workers=self.num_workers, generator=torch.Generator(),
-            worker_init_fn=leave_signals_to_the_main_process,
+            self.plan(epoch)[first:], batch_size=None, collate_fn=self._load, num_workers=self.num_workers,
+            generator=torch.Generator(), worker_init_fn=leave_signals_to_the_main_process,
         )  # fmt: skip
         for number, step in enumerate(loader, start=first + 1):
             yield step, {"step": number}
+
+    def _load(self, parts: list[BatchPart]) -> Step:
+        """A step as this process sees it."""
+        if own := self.share.select(parts):
+            return make_step([self.corpus[part] for part in own], self.collate)
+        return idle_step(self.corpus[parts[0][:1]], self.collate)
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """From settings to `Guidance`: split scores of counts, of a snapshot of the parser or of the parser, with bonuses."""
 
 import copy
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -49,21 +50,21 @@ class Guide:
         """
         batch = dict(batch)
         bounds = batch.pop("bounds")
-        scores = {name: self._scores(name, batch) for name in sorted(_needed_scorers(settings))}
-        added = bounds_scores(bounds, settings.bounds_bonus, settings.names_bonus)
-        raised = {name: of_text + added for name, of_text in scores.items()}
+        scores = functools.cache(lambda scorer: self._scores(scorer, batch))
+        bonus = bounds_scores(bounds, settings.bounds_bonus, settings.names_bonus)
         share = settings.effective_counts_share
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
-        chart_scores, chart_rows, choice_scores = raised.get(scorer), None, None
+        chart_scores = scores(scorer) + bonus if scorer else None
+        chart_rows = choice_scores = None
         if 0 < share < 1:
             by_counts = (torch.rand(len(bounds)) < share).to(bounds.device)
             if chart_scores is None:
-                chart_scores, chart_rows = raised["counts"], by_counts
+                chart_scores, chart_rows = scores("counts") + bonus, by_counts
             else:
-                chart_scores = raised["counts"].where(by_counts[:, None], chart_scores)
+                chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
         if settings.choice_loss:
-            bonus = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
-            choice_scores = scores[settings.choice_scores] + bounds_scores(bounds, bonus, settings.names_bonus)
+            own = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
+            choice_scores = scores(settings.choice_scores) + bounds_scores(bounds, own, settings.names_bonus)
         return batch, Guidance(
             encoding=settings.encoding,
             chart_scores=chart_scores,
@@ -81,16 +82,6 @@ class Guide:
             return self.snapshot(batch["input_ids"], batch["attention_mask"].sum(1).cpu()).float()
         with evaluation(self.model):
             return self.model.parse(**batch).split_scores.float()
-
-
-def _needed_scorers(settings: Settings) -> set[str]:
-    """Names of the scores that are needed besides those in the model's own forward pass."""
-    share, scorers = settings.effective_counts_share, set()
-    if share > 0:
-        scorers.add("counts")
-    if share < 1 and (scorer := _scorer_without_counts(settings)):
-        scorers.add(scorer)
-    return scorers | ({settings.choice_scores} if settings.choice_loss else set())
 
 
 def _scorer_without_counts(settings: Settings) -> str | None:

@@ -94,7 +94,8 @@ class Loss:
     Attributes:
         name: in curves and logs, where ``_loss`` follows it.
         of: from an `EncodedBatch` to a scalar, the mean over its units; or a class of modules that do this. An
-            instance is made with the model and the run's `Guide`, which holds what is frozen.
+            instance is made with the model and the run's `Guide`, which holds what is frozen. Tensors that checkpoints
+            need not hold are buffers that are not persistent.
         unit: what it is a mean over, a key of `sizes`. The choice loss is a mean over cells, whose number grows with
             the number of tokens.
         weight: the name of its weight in `Settings`.
@@ -122,19 +123,33 @@ LOSSES = [
 
 
 def check_stages(stages: Iterable[Stage]) -> None:
-    """Raise ValueError if a stage asks for a loss that its encoding does not have, or for none."""
+    """Raise ValueError if a stage asks for a loss that its encoding does not have, or begins with none."""
     for stage in stages:
-        ends = stage.at(0), stage.at(1)
+        ends = ends_of([stage])
         wanted = [loss for loss in LOSSES if any(getattr(settings, loss.weight) for settings in ends)]
         if ends[0].encoding == "forced" and (impossible := [loss.weight for loss in wanted if loss.needs_chart]):
             raise ValueError(f"stage {stage.name}: forced encoding has no chart, so {', '.join(impossible)} must be 0")
-        if not wanted:
-            raise ValueError(f"stage {stage.name}: no loss has a weight above 0")
+        if not any(getattr(ends[0], loss.weight) for loss in LOSSES):
+            raise ValueError(f"stage {stage.name}: at its beginning, no loss has a weight above 0")
+
+
+def with_parameters(stages: Iterable[Stage]) -> list[Loss]:
+    """The losses with parameters of their own that some stage has."""
+    classes = [loss for loss in LOSSES if isinstance(loss.of, type)]
+    return [loss for loss in classes if any(map(loss.is_used, ends_of(stages)))]
 
 
 def leave_parameters_out(stages: Iterable[Stage]) -> bool:
-    """Whether some parameters of the model take no part in a stage: those of the choice, or of the language model."""
-    return any(stage.at(0).encoding == "forced" or 0 in stage.first_and_last("lm_weight") for stage in stages)
+    """Whether some parameters take no part in a stage: those of the choice, the language model or a loss."""
+    ends = ends_of(stages)
+    return any(settings.encoding == "forced" or not settings.lm_weight for settings in ends) or any(
+        not loss.is_used(settings) for loss in with_parameters(stages) for settings in ends
+    )
+
+
+def ends_of(stages: Iterable[Stage]) -> list[Settings]:
+    """Settings at the beginning and at the end of each stage."""
+    return [stage.at(share) for stage in stages for share in (0, 1)]
 
 
 class Objective(nn.Module):
@@ -146,14 +161,10 @@ class Objective(nn.Module):
         stages: of the run; losses that no stage has make no parameters.
     """
 
-    def __init__(self, model: FastR2D2ForPreTraining, guide=None, stages: Iterable[Stage] = ()):
+    def __init__(self, model: FastR2D2ForPreTraining, guide=None, stages: tuple[Stage, ...] = ()):
         super().__init__()
         self.model = model
-        settings = [stage.at(share) for stage in stages for share in (0, 1)]
-        self.own = nn.ModuleDict({
-            loss.name: loss.of(model, guide) for loss in LOSSES
-            if isinstance(loss.of, type) and any(map(loss.is_used, settings))
-        })  # fmt: skip
+        self.own = nn.ModuleDict({loss.name: loss.of(model, guide) for loss in with_parameters(stages)})
 
     def forward(self, inputs: dict[str, Tensor], guidance: Guidance, losses: Iterable[Loss]) -> dict[str, Tensor]:
         """Encode a batch; compute some losses.

@@ -129,7 +129,8 @@ def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], 
             axis.axhline(unigram["unigram_validation_loss"], color="gray", linestyle="--", label="unigrams, validation")
         axis.set(title=title, xlabel="million tokens")
         axis.grid(alpha=0.3)
-        axis.legend()
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend()
     figure.savefig(file, dpi=120)
     pyplot.close(figure)
 

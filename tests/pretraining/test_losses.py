@@ -11,7 +11,7 @@ from torch import nn
 from modeling_fast_r2d2 import parameter_groups
 from pretraining.batches import Step
 from pretraining.guidance import Guide
-from pretraining.losses import LOSSES, Guidance, Loss, Objective, check_stages
+from pretraining.losses import LOSSES, Guidance, Loss, Objective, check_stages, leave_parameters_out
 from pretraining.optimisation import Counts, make_optimizer, take_step
 from pretraining.options import TrainingOptions
 from pretraining.recipe import Ramp, Settings, Stage
@@ -155,6 +155,15 @@ def test_one_entry_makes_a_loss_whose_parameters_are_trained_but_are_not_the_mod
     assert not Objective(tiny_model, None, (Stage("plain", 1),)).own
 
 
+def test_processes_are_told_whether_parameters_rest_in_a_stage(span_loss):
+    plain, weighed = Stage("plain", 1), Stage("weighed", 1, None, {"height_penalty": 1.0})
+    rising = Stage("rising", 1, None, {"height_penalty": Ramp(0, 1)})
+    assert not leave_parameters_out(()) and not leave_parameters_out([plain]) and not leave_parameters_out([weighed])
+    for stages in ([plain, weighed], [rising], [Stage("", 1, None, {"encoding": "forced"})],
+                   [Stage("", 1, None, {"lm_weight": Ramp(1, 0)})]):  # fmt: skip
+        assert leave_parameters_out(stages)
+
+
 def test_forced_encoding_follows_the_given_tree_and_trains_the_language_model(objective, a_batch):
     scores = torch.randn(5, 8)
     encoded = objective.encode(a_batch, Guidance(encoding="forced", chart_scores=scores))
@@ -171,7 +180,7 @@ def test_stages_whose_encoding_has_no_chart_are_refused():
     for values, message in [
         ({"encoding": "forced"}, "stage late: forced encoding has no chart, so tree_weight must be 0"),
         (forced | {"choice_loss": Ramp(0, 1), "height_penalty": 1.0}, "so choice_loss, height_penalty must be 0"),
-        (forced | {"lm_weight": 0.0}, "stage late: no loss has a weight above 0"),
+        (forced | {"lm_weight": Ramp(0, 1)}, "stage late: at its beginning, no loss has a weight above 0"),
     ]:
         with pytest.raises(ValueError, match=message):
             check_stages([Stage("late", 1, None, values)])
