@@ -22,10 +22,11 @@ from .modeling_fast_r2d2 import (
     FastR2D2Model,
     FastR2D2PreTrainedModel,
 )
-from .parameter_groups import parameter_groups
 from .parsing.tree_parser import TreeParser
 from .parsing_pipeline import ConstituencyParsingPipeline
-from .version import __version__
+from .pretrained_model import parameter_groups
+
+__version__ = "0.2.0"  # the one place where it stands
 
 FastR2D2Config.register_for_auto_class()
 AutoConfig.register("fast_r2d2", FastR2D2Config)

@@ -20,7 +20,7 @@ from .chart import Level
 from .choice import EncodedCells, Nodes, choice_offsets, choice_weights
 from .composition import Composition, CompositionStack, SharedInputs
 from .composition_layer import CompositionLayer
-from .cpu_linear import linear
+from .cpu_operations import linear
 from .node_rows import NodeRows, rows_of_nodes
 
 # Compositions of a level. With fewer, scoring first costs more than it saves, since the weights are read more often: a

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from .chart import Level
 from .composition import Composition
 from .node_rows import rows_of_nodes
-from .noise import gumbel_noise
 
 
 class EncodedCells(NamedTuple):
@@ -132,6 +131,15 @@ def choice_weights(candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, 
     chosen = logits.argmax(-1)
     soft = logits.softmax(-1)
     return F.one_hot(chosen, candidates.shape[1]) + (soft - soft.detach()), chosen  # exactly one-hot
+
+
+def gumbel_noise(like: Tensor, scale: float) -> Tensor:
+    """Independent samples of a Gumbel distribution times ``scale``, in the shape of ``like``, float32 or wider.
+
+    Added to log-probabilities, they turn the choice of the highest into a sample (paper, Sections 2.1 and 3.1).
+    """
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return -scale * torch.empty_like(like, dtype=dtype).exponential_().log()
 
 
 __all__ = ["EncodedCells", "Nodes", "choice_offsets", "choice_weights", "choose"]

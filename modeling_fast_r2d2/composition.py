@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from .composition_layer import CompositionLayer
 from .configuration_fast_r2d2 import FastR2D2Config
-from .cpu_linear import is_plain
+from .cpu_operations import is_plain
 
 
 class SharedInputs(NamedTuple):

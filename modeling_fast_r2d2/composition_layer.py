@@ -7,8 +7,7 @@ from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_fast_r2d2 import FastR2D2Config
-from .cpu_linear import apply_linear, is_plain, linear
-from .noise import Dropout
+from .cpu_operations import Dropout, apply_linear, is_plain, linear
 
 
 class CompositionLayer(GradientCheckpointingLayer):

@@ -16,7 +16,7 @@ from .children_apart import NodesApart
 from .children_apart import read_out as read_out_apart
 from .choice import Nodes
 from .composition import Composition, CompositionStack
-from .cpu_linear import is_plain
+from .cpu_operations import is_plain
 from .fused import FusedNodes, kernels_for
 from .fused import read_out as read_out_by_kernels
 from .torch_internals import are_all_modules_watched, is_compiled, is_watched

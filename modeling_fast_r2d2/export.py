@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .lstm import LSTMBackbone
-from .parser import TopDownParser
+from .parser import LSTMBackbone, TopDownParser
 from .pretrained_model import FastR2D2PreTrainedModel
 
 

@@ -7,7 +7,7 @@ from transformers.activations import ACT2FN
 
 from .chart import Chart, widest_neighbours
 from .configuration_fast_r2d2 import FastR2D2Config
-from .cpu_linear import apply_linear, is_plain
+from .cpu_operations import apply_linear, is_plain
 
 ROWS_AT_ONCE = 256  # of logits, which then stay in a processor's cache
 

@@ -32,10 +32,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .chart import Chart, Level
+from .chart import Chart, Level, to_device
 from .composition import Composition
 from .encoder import EncodedChart, nodes_for
-from .transfer import to_device
 
 
 def encode_heuristic(

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers.utils import logging
 
+from .chart import to_device, to_host
 from .configuration_fast_r2d2 import ENCODINGS
-from .transfer import to_device, to_host
 
 logger = logging.get_logger(__name__)
 

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, chosen_tree, crossing_candidates, planned_tree
+from .chart import Chart, chosen_tree, crossing_candidates, planned_tree, to_device
 from .chart_planning import merge_ranks, plan_chart, plan_tree
+from .choice import gumbel_noise
 from .composition import Composition, CompositionStack
 from .configuration_fast_r2d2 import FastR2D2Config
 from .embedding import TextEncoder
@@ -31,11 +32,9 @@ from .inputs import (
     refuse_rows,
     split_pairs,
 )
-from .noise import gumbel_noise
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
 from .parser import TopDownParser, tree_label_loss
 from .pretrained_model import FastR2D2PreTrainedModel, left_to_python
-from .transfer import to_device
 from .tree_distribution import TreeDistribution
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForConstituencyParsing
-from modeling_fast_r2d2.lstm import LSTMBackbone
-from modeling_fast_r2d2.parser import range_logsumexp, tree_label_loss
+from modeling_fast_r2d2.parser import LSTMBackbone, range_logsumexp, tree_label_loss
 
 
 @given(values=st.lists(st.floats(-50, 50), min_size=1, max_size=40))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining, cpu_linear, torch_internals
-from modeling_fast_r2d2.cpu_linear import linear
+from modeling_fast_r2d2 import FastR2D2ForPreTraining, cpu_operations, torch_internals
+from modeling_fast_r2d2.cpu_operations import linear
 from modeling_fast_r2d2.encoder import is_unchanged
 from modeling_fast_r2d2.node_rows import NodeRows, PlainNodeRows, rows_of_nodes
 
@@ -27,9 +27,9 @@ def without(name: str, monkeypatch) -> None:
 @pytest.fixture(autouse=True)
 def _served(monkeypatch):
     """Small products by oneDNN, too, and no result from a torch that has everything."""
-    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", 1)
     look = torch_internals.has_onednn.__wrapped__
-    for module in (torch_internals, cpu_linear):
+    for module in (torch_internals, cpu_operations):
         monkeypatch.setattr(module, "has_onednn", look)
 
 

@@ -77,7 +77,7 @@ def test_an_encoding_waits_for_its_inputs_scores_and_check_alone(tiny_model, a_b
     assert_same(expected, output)
     assert len(gpu.waits) == 3, gpu.waits
     places = [wait.split(" at ")[1].split(":")[0] for wait in gpu.waits]
-    assert places == ["transfer.py", "inputs.py", "modeling_fast_r2d2.py"]
+    assert places == ["chart.py", "inputs.py", "modeling_fast_r2d2.py"]
 
 
 @pytest.mark.parametrize("encoding", ["forced", "chart"])

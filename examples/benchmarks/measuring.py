@@ -26,7 +26,7 @@ from transformers import AutoTokenizer, BertConfig
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # pretraining, which the benchmarks import
 
 from modeling_fast_r2d2 import FastR2D2Config, bundled_checkpoint
-from modeling_fast_r2d2.cpu_linear import linear
+from modeling_fast_r2d2.cpu_operations import linear
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences, tokenize_sentences
 
 VOCAB_SIZE = 30522

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import Chart
+from modeling_fast_r2d2.chart import Chart, to_device
 from modeling_fast_r2d2.chart_planning import merge_ranks
 from modeling_fast_r2d2.encoder import EncodedChart
 from modeling_fast_r2d2.inputs import EmbeddedBatch, read_split_scores
-from modeling_fast_r2d2.transfer import to_device
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
 from pretraining.recipe import Settings, Stage
 

@@ -28,7 +28,7 @@ from spacy.tokens import Doc, Span, Token
 import fast_r2d2_entry_points.spacy  # noqa: F401  # makes the component known where entry points are not installed
 from tokenization_fast_r2d2.trees import BinaryTree, escaped
 
-from ..decoding import check_method
+from ..parsing_pipeline import check_method
 from .pretokenized import parse_tokens, token_vectors
 from .tree_parser import TreeParser
 

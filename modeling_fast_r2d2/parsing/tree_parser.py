@@ -11,9 +11,9 @@ from tokenization_fast_r2d2.trees import BinaryTree, Span
 
 from ..checkpoints import find_checkpoint, load_model, load_tokenizer
 from ..configuration_fast_r2d2 import check_punctuation
-from ..decoding import METHODS, check_method
 from ..embedding import evaluation, in_batches, model_inputs
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
+from ..parsing_pipeline import METHODS, check_method
 from ..processor_code import processor_class
 from .running_text import split_texts
 

@@ -8,7 +8,7 @@ from torch import nn
 from transformers import BertModel
 
 import measuring
-from modeling_fast_r2d2 import FastR2D2ForPreTraining, cpu_linear
+from modeling_fast_r2d2 import FastR2D2ForPreTraining, cpu_operations
 
 LINES = ["the old man bought a new car last year and drove it to the river", "a cat sat", "it rained all day"] * 40
 
@@ -37,9 +37,9 @@ def test_systems_take_turns_and_the_first_round_of_short_runs_does_not_count(mon
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 @pytest.mark.parametrize("least", [1, 1e12])
 def test_operations_of_linear_layers_and_lstms_are_counted_whatever_library_computes_them(least, monkeypatch):
-    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", least)
+    monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", least)
     inputs, weight = (torch.randn(*shape, requires_grad=True) for shape in ((15, 8), (16, 8)))
-    linear = measuring.operations_of(lambda: cpu_linear.linear(inputs, weight).sum().backward())
+    linear = measuring.operations_of(lambda: cpu_operations.linear(inputs, weight).sum().backward())
     assert linear == 3 * 2 * 15 * 8 * 16
     lstm, steps = nn.LSTM(8, 16, bidirectional=True), torch.randn(7, 3, 8)
     assert measuring.operations_of(lambda: lstm(steps)) == 2 * 2 * (7 * 3) * (8 + 16) * 4 * 16
@@ -73,7 +73,7 @@ def test_peak_memory_is_the_most_beyond_what_was_there_before():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, monkeypatch):
     """Whether its products are large enough for oneDNN or not."""
-    monkeypatch.setattr(cpu_linear, "MIN_MULTIPLICATIONS", least)
+    monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", least)
     config = measuring.bert_config(tiny_config)
     assert config.num_hidden_layers == 3 * tiny_config.num_hidden_layers
     plain = BertModel(config, add_pooling_layer=False).eval().to(dtype)
@@ -86,7 +86,7 @@ def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, m
     assert (ours - expected)[is_real].norm() < bound * expected[is_real].norm()
     assert {id(weight) for weight in fair.parameters()} == {id(weight) for weight in plain.parameters()}
     calls = []
-    monkeypatch.setattr(measuring, "linear", lambda *given: calls.append(given) or cpu_linear.linear(*given))
+    monkeypatch.setattr(measuring, "linear", lambda *given: calls.append(given) or cpu_operations.linear(*given))
     fair(**inputs)
     assert len(calls) == 6 * config.num_hidden_layers
 

@@ -11,10 +11,10 @@ import torch
 import fast_r2d2_entry_points.command_line.options as written_twice
 from fast_r2d2_entry_points.command_line import main, parse, shards
 from fast_r2d2_entry_points.command_line.model import use_threads
-from modeling_fast_r2d2.decoding import METHODS
 from modeling_fast_r2d2.grammar_induction.alignment import GRANULARITIES
 from modeling_fast_r2d2.grammar_induction.systems import BASELINES
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
+from modeling_fast_r2d2.parsing_pipeline import METHODS
 from tokenization_fast_r2d2.lines import LONGEST_LINE
 
 LIGHT = """

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fast_r2d2_entry_points.command_line import main
-from modeling_fast_r2d2.version import __version__
+from modeling_fast_r2d2 import __version__
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,6 @@ from tqdm import tqdm
 from transformers.utils import logging
 
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_tokenizer
-from modeling_fast_r2d2.decoding import METHODS
 from modeling_fast_r2d2.grammar_induction import (
     LabelledTree,
     TreebankPreprocessing,
@@ -28,6 +27,7 @@ from modeling_fast_r2d2.grammar_induction.comparison import (
 )
 from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, best_binary_trees, model_trees, over_pieces
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.parsing_pipeline import METHODS
 from modeling_fast_r2d2.text_files import write_text
 
 from .model import use_threads
