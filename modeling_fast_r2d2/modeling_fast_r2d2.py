@@ -190,7 +190,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if encoding == "heuristic":
             return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
         split_noise = config.split_noise if self.training and encoding == "chart" else 0.0
-        ranks = merge_ranks(self._scores_to_plan(batch, chart_scores, split_noise), lengths, batch.nesting)
+        scores = batch.host_scores if chart_scores is None else chart_scores.detach().cpu()
+        scores = scores + gumbel_noise(scores, split_noise) if split_noise else scores
+        ranks = merge_ranks(scores, lengths, batch.nesting)  # charts are planned on the host
         if encoding == "forced":
             chart = plan_tree(ranks, lengths).to(device)
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
@@ -215,11 +217,6 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             is_bad_row = torch.zeros_like(chart.offsets, dtype=torch.bool).index_fill(0, rows, True)
             remedy = "all weights are finite, so its numbers are too large; use torch.float32 or torch.bfloat16"
             refuse_rows(is_bad_row, f"NaN or infinity in its vectors ({encoded.nodes.dtype})", remedy)
-
-    def _scores_to_plan(self, batch: EmbeddedBatch, chart_scores: Tensor | None, noise: float) -> Tensor:
-        """``(batch, seq_len - 1)`` on the host, where charts are planned."""
-        scores = batch.host_scores if chart_scores is None else chart_scores.detach().cpu()
-        return scores + gumbel_noise(scores, noise) if noise else scores
 
     def _forbidden(self, batch: EmbeddedBatch, planned: Chart) -> Tensor | None:
         """``(num_cells, window)`` bool: candidates that break a span constraint, if the chart must keep constraints.
