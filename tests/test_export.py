@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2Model, bundled_checkpoint
-from modeling_fast_r2d2.export import export_parser, export_parser_to_onnx, exportable_parser
+from modeling_fast_r2d2.checkpoints.export import export_parser, export_parser_to_onnx, exportable_parser
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from tokenization_fast_r2d2.reading import pad_batch
 from tokenization_fast_r2d2.words import word_spans

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .parser import LSTMBackbone, TopDownParser
-from .pretrained_model import FastR2D2PreTrainedModel
+from ..parser import LSTMBackbone, TopDownParser
+from ..pretrained_model import FastR2D2PreTrainedModel
 
 
 def exportable_parser(model: FastR2D2PreTrainedModel) -> TopDownParser:
