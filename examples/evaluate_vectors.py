@@ -2,11 +2,15 @@
 
     python examples/evaluate_vectors.py --data path/to/glue --tasks SST-2 CoLA --train_rows 5000
     python examples/evaluate_vectors.py --similarity sts-dev.tsv sick.tsv --columns sentence1 sentence2 score
+    python examples/evaluate_vectors.py --treebank gold.mrg
 
 Files for ``--similarity`` are tab-separated with a header. The number is Spearman's correlation of cosines with the
 scores, times 100, by sentence-transformers' evaluator. A probe is a logistic regression on vectors that stay as they
 are; the number is the task's metric on its development set, times 100. A pair is both vectors, the size of their
 difference and their product.
+
+With ``--treebank`` the number is how often the label of a gold constituent is read rightly from a vector, by a logistic
+regression too, which learns from every second tree and is asked for the others.
 
 Vectors are a root or a mean of nodes, along the parser's trees or over the chart. Baselines are the mean of the same
 leaves, which are embeddings without any context, the root of a random tree, and always the same answer.
@@ -32,10 +36,13 @@ from transformers import AutoProcessor, EvalPrediction
 from glue.data import read_task
 from glue.tasks import TASKS, Task, find_task, score
 from modeling_fast_r2d2 import DEFAULT_CHECKPOINT, FastR2D2Model
+from modeling_fast_r2d2.embedding import in_batches, node_vectors
+from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from modeling_fast_r2d2.inputs import with_split_bonus
 
 SAME_ANSWER = "always the commonest class"
+LABELS = ("NP", "VP", "PP", "S", "SBAR", "ADJP", "ADVP", "QP")  # of constituents; others are left out
 
 
 def root(output: Any, is_token: Tensor) -> Tensor:
@@ -131,6 +138,49 @@ def same_answer(task: Task, data: dict[str, Any]) -> float:
     return score(task, EvalPrediction(np.tile(commonest, (len(labels), 1)), labels))[task.metric]
 
 
+def labels_of_constituents(checkpoint: str, treebank: str, device: str) -> dict[str, float]:
+    """How often a logistic regression reads a constituent's label from its vector, and from the mean of its words'.
+
+    It learns from the first, third, ... tree and is asked for the others. Constituents are those of `constituents_in`.
+    """
+    model, processor = FastR2D2Model.from_pretrained(checkpoint).eval(), AutoProcessor.from_pretrained(checkpoint)
+    trees = [tree for tree in read_treebank(treebank) if tree.num_leaves > 2]
+    read = processor.read([list(tree.words) for tree in trees], True)
+    bonus = model.to(device).config.bounds_bonus
+    nodes = in_batches(model, read, lambda rows: node_vectors(model, processor, rows, bonus), batch_tokens=8192)
+    parts = [[found for row in range(start, len(trees), 2) for found in constituents_in(trees[row], nodes[row])]
+             for start in (0, 1)]  # fmt: skip
+    if not all(parts):
+        raise ValueError(f"{treebank} has no constituent with a label of {', '.join(LABELS)} in every second tree")
+    (train, own, means), (asked, own_asked, means_asked) = (zip(*part, strict=True) for part in parts)
+    commonest = max(set(train), key=train.count)
+    return {
+        "constituent": accuracy(own, train, own_asked, asked),
+        "mean of its words": accuracy(means, train, means_asked, asked),
+        SAME_ANSWER: asked.count(commonest) / len(asked),
+    }
+
+
+def constituents_in(tree: LabelledTree, nodes: dict[tuple[int, int], np.ndarray]) -> list[tuple[str, Any, Any]]:
+    """The gold constituents that the parser's tree has, too: label, vector, and mean of the words' vectors.
+
+    The whole sentence is none of them. Of several labels over the same words the lowest counts.
+    """
+    labels: dict[tuple[int, int], str] = {}
+    for first, last, label in tree.constituents:  # children before parents
+        labels.setdefault((first, last), label)
+    labels.pop((0, tree.num_leaves - 1), None)
+    return [
+        (label, nodes[span], np.mean([nodes[word, word] for word in range(span[0], span[1] + 1)], axis=0))
+        for span, label in labels.items() if label in LABELS and span in nodes
+    ]  # fmt: skip
+
+
+def accuracy(vectors: Any, labels: Any, asked_vectors: Any, asked_labels: Any) -> float:
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    return float(classifier.fit(np.stack(vectors), labels).score(np.stack(asked_vectors), asked_labels))
+
+
 def read_rows(task: Task, options: argparse.Namespace) -> dict[str, Any]:
     """The parts ``train`` and ``dev``, of each so many rows as were asked for, drawn by a fixed seed."""
     data, limits = read_task(task, options.data), {"train": options.train_rows, "dev": options.dev_rows}
@@ -156,6 +206,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--tasks", nargs="*", default=[], help=", ".join(TASKS))
     parser.add_argument("--train_rows", type=int, help="rows to fit each probe on; default: all")
     parser.add_argument("--dev_rows", type=int, help="rows to score each probe on; default: all")
+    parser.add_argument("--treebank", help="a file or folder of bracketed trees, for the labels of constituents")
     parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS), metavar="SYSTEM")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, help="a JSON file for the numbers")
@@ -165,17 +216,23 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> None:
     options = make_parser().parse_args(arguments)
     tasks = {task.name: task for task in map(find_task, options.tasks)}
-    if not tasks and not options.similarity:
-        raise SystemExit("nothing to do: give --similarity files, --tasks or both")
+    if not tasks and not options.similarity and not options.treebank:
+        raise SystemExit("nothing to do: give --similarity files, --tasks or a --treebank")
     data = {name: read_rows(task, options) for name, task in tasks.items()}
-    results = {}
-    for system in options.systems:
+    results: dict[str, dict[str, float]] = {}
+    for system in options.systems if tasks or options.similarity else ():
         embedder = make_embedder(options.checkpoint, system, options.device)
         results[system] = {file.stem: similarity(embedder, file, options.columns) for file in options.similarity}
         results[system] |= {name: probe(embedder, task, data[name]) for name, task in tasks.items()}
     if tasks:
         results[SAME_ANSWER] = {name: same_answer(task, data[name]) for name, task in tasks.items()}
-    print(table(results))
+    if results:
+        print(table(results))
+    if options.treebank:
+        labels = labels_of_constituents(options.checkpoint, options.treebank, options.device)
+        found = {system: {"labels of constituents": score} for system, score in labels.items()}
+        print(table(found))
+        results = {system: results.get(system, {}) | found.get(system, {}) for system in results | found}
     if options.output:
         options.output.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -11,6 +11,7 @@ pytest.importorskip("sentence_transformers")
 
 import evaluate_vectors
 from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
+from modeling_fast_r2d2.grammar_induction import parse_brackets
 
 TEXTS = ["The unbelievably old man bought a new car", "car", "It was white all day", "The old man had a new car"]
 
@@ -87,3 +88,28 @@ def test_a_pair_is_two_vectors_their_difference_and_their_product():
     found = evaluate_vectors.vectors_of(embedder, rows)
     first, second = (torch.from_numpy(embedder.encode(texts)) for texts in (TEXTS[:2], TEXTS[2:]))
     np.testing.assert_allclose(found, torch.cat([first, second, (first - second).abs(), first * second], 1), atol=1e-6)
+
+
+def test_labels_are_read_from_the_constituents_of_both_trees(tmp_path, capsys, plain):
+    """The last word tells the label, so a vector that knows it is always right."""
+    lines = [f"(S (PRP he) (VP (VBD saw) ({label} (DT the) (JJ old) (NN {noun}))))"
+             for label, noun in [("NP", "bridge")] * 2 + [("ADJP", "river")] * 2] * 5  # fmt: skip
+    (tmp_path / "gold.mrg").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    output = tmp_path / "scores.json"
+    evaluate_vectors.main(["--treebank", str(tmp_path / "gold.mrg"), "--output", str(output)])
+    scores = json.loads(output.read_text(encoding="utf-8"))
+    assert scores["constituent"] == scores["mean of its words"] == {"labels of constituents": 1.0}
+    assert 0 < scores[evaluate_vectors.SAME_ANSWER]["labels of constituents"] < 1
+    assert "| mean of its words | 100.0 |" in capsys.readouterr().out
+    (tmp_path / "gold.mrg").write_text("(S (PRP he) (VBD saw) (NN it))\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no constituent with a label"):
+        evaluate_vectors.main(["--treebank", str(tmp_path / "gold.mrg")])
+
+
+def test_the_lowest_of_several_labels_counts_and_the_sentence_does_not(plain):
+    [tree] = [parse_brackets("(S (NP (DT the) (NN man)) (S (VP (VBD saw) (X (PRP it)))))")]
+    vector = {
+        span: np.full(2, 1.0 + 10 * span[0] + span[1]) for span in [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (0, 3)]
+    }
+    [(label, found, mean)] = evaluate_vectors.constituents_in(tree, vector)
+    assert label == "VP" and found.tolist() == [24.0, 24.0] and mean.tolist() == [28.5, 28.5]
