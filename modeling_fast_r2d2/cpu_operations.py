@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .torch_internals import are_all_modules_watched, has_onednn, is_transformed, is_watched, onednn_linear
+from .torch_internals import has_global_hooks, has_hooks, has_onednn, is_transformed, onednn_linear
 
 # For every new number of rows oneDNN sets itself up, which takes about as long as this many multiplications ...
 MIN_MULTIPLICATIONS = 1e8
@@ -23,14 +23,14 @@ BYTE_VALUES = 2**8  # of the random bytes by which dropout drops
 def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor:
     """A linear layer, then exact GELU if asked for. An adapter in the layer's place, or a layer with hooks, is called
     as a module."""
-    if is_plain(layer) and not are_all_modules_watched():
+    if is_plain(layer) and not has_global_hooks():
         return linear(inputs, layer.weight, layer.bias, gelu)
     return F.gelu(layer(inputs)) if gelu else layer(inputs)
 
 
 def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether a layer is its weight and bias and nothing else: no adapter, no hook, no other forward pass."""
-    return type(layer) is nn.Linear and not is_watched(layer)
+    return type(layer) is nn.Linear and not has_hooks(layer)
 
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, gelu: bool = False) -> Tensor:

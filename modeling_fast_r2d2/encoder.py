@@ -19,7 +19,7 @@ from .composition import Composition, CompositionStack
 from .cpu_operations import is_plain
 from .fused import FusedNodes, kernels_for
 from .fused import read_out as read_out_by_kernels
-from .torch_internals import are_all_modules_watched, is_compiled, is_watched
+from .torch_internals import has_global_hooks, has_hooks, is_compiled
 
 # On a CPU, levels of more compositions than this are encoded in parts. In evaluation larger parts take more memory and
 # the same time. In training every part adds to the gradients of the weights, so parts are larger; 1,024 to 8,192 took
@@ -168,9 +168,9 @@ def is_unchanged(module: Composition | CompositionStack) -> bool:
     modules: list[nn.Module] = [module, stack, *stack.layers, *linears]
     return (
         not torch.compiler.is_compiling()
-        and not are_all_modules_watched()
+        and not has_global_hooks()
         and all(map(is_plain, linears))
-        and not any(is_watched(each) or is_compiled(each) for each in modules)
+        and not any(has_hooks(each) or is_compiled(each) for each in modules)
     )
 
 

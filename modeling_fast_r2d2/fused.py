@@ -14,7 +14,7 @@ from torch import Tensor
 from .chart import Chart, Level, sorted_children
 from .choice import EncodedCells, Nodes, choice_offsets, choice_weights
 from .composition import Composition, CompositionStack
-from .node_rows import Uses, rows_of_nodes
+from .node_rows import SortedReads, rows_of_nodes
 
 # Compositions times hidden size, of a level that is scored first in evaluation: 4,096 compositions of the base size.
 # Scoring all candidates and building the chosen ones alone saves a quarter of the products, but takes the host 1.6
@@ -160,11 +160,11 @@ class FusedNodes(Nodes):
         leaves = leaves.to(self.stack.dtype)
         super().__init__(composition, leaves, tasks, num_nodes)
         self.projections = [rows_of_nodes(self._project(leaves), num_nodes)] if has_choice else []
-        self.uses: dict[int, Uses] = {}  # by a level's first cell
+        self.reads: dict[int, SortedReads] = {}  # by a level's first cell
         if chart is not None and chart.num_cells and torch.is_grad_enabled():
-            uses = zip(chart.levels, *sorted_children(chart), strict=True)
-            self.uses = {level.cells.start: Uses(kernels, *of_level) for level, *of_level in uses}
-        self.needs_whole_levels = bool(self.uses)
+            reads = zip(chart.levels, *sorted_children(chart), strict=True)
+            self.reads = {level.cells.start: SortedReads(kernels, *of_level) for level, *of_level in reads}
+        self.needs_whole_levels = bool(self.reads)
         self.scores_first = has_choice and not composition.training and not torch.is_grad_enabled()
 
     def encode_level(
@@ -182,10 +182,10 @@ class FusedNodes(Nodes):
         return self._parent(summed, left, right), self.composition.log_prob(scored[0]) if scored else None
 
     def read_log_prob(self, level: Level) -> tuple[Tensor, Tensor]:
-        uses = self.uses.get(level.cells.start)
-        if uses is None:
+        reads = self.reads.get(level.cells.start)
+        if reads is None:
             return super().read_log_prob(level)
-        left, right = self.log_prob.read(torch.stack([level.left, level.right]), uses)
+        left, right = self.log_prob.read(torch.stack([level.left, level.right]), reads)
         return left, right
 
     def choose(self, vectors: Tensor, candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -235,8 +235,8 @@ class FusedNodes(Nodes):
         return self.composition.stack.layers[0].project(vectors)
 
     def _read(self, rows: Any, tasks: Tensor, level: Level) -> Tensor:
-        uses = self.uses.get(level.cells.start)
-        return rows.read_behind(tasks, level.left.flatten(), level.right.flatten(), uses, self.kernels)
+        reads = self.reads.get(level.cells.start)
+        return rows.read_with_tasks(tasks, level.left.flatten(), level.right.flatten(), reads, self.kernels)
 
 
 def read_out(kernels: Any, stack: CompositionStack, task: Tensor, children: Tensor) -> Tensor:

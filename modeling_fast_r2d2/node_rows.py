@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from .torch_internals import backward_pass
 
 
-class Uses(NamedTuple):
+class SortedReads(NamedTuple):
     """The reads of ``ids``, sorted by node, so that a fused kernel can sum their gradients in this order.
 
     Attributes:
@@ -54,17 +54,19 @@ class NodeRows:
         else:
             self.values[rows] = values.detach()
 
-    def read(self, ids: Tensor, uses: Uses | None = None) -> Tensor:
-        """``ids.shape + (width,)``: one row per id. On a GPU, the gradient needs a sort of its own without ``uses``."""
+    def read(self, ids: Tensor, reads: SortedReads | None = None) -> Tensor:
+        """``ids.shape + (width,)``: one row per id. Without ``reads`` the gradient needs a sort of its own on a GPU."""
         if self._written is None or not torch.is_grad_enabled():
             return self._store.take(ids)
-        return _Read.apply(self._store, self._written, ids, uses)
+        return _Read.apply(self._store, self._written, ids, reads)
 
-    def read_behind(self, tasks: Tensor, left: Tensor, right: Tensor, uses: Uses | None, kernels: Any) -> Tensor:
+    def read_with_tasks(
+        self, tasks: Tensor, left: Tensor, right: Tensor, reads: SortedReads | None, kernels: Any
+    ) -> Tensor:
         """``(num_tasks + 2, compositions, width)``: tasks, the same in each composition, then one row per id."""
         if self._written is None or not torch.is_grad_enabled():
             return kernels.gather_children(self.values, tasks, left, right)
-        return _ReadBehind.apply(self._store, self._written, tasks, left, right, uses, kernels)
+        return _ReadWithTasks.apply(self._store, self._written, tasks, left, right, reads, kernels)
 
     def all(self) -> Tensor:
         """``(num_nodes, ...)``, after every row is written."""
@@ -87,10 +89,12 @@ class PlainNodeRows(NodeRows):
     def write(self, rows: slice, values: Tensor) -> None:
         self._rows = self._rows.slice_scatter(values.to(self._rows.dtype), 0, rows.start, rows.stop)
 
-    def read(self, ids: Tensor, uses: Uses | None = None) -> Tensor:
+    def read(self, ids: Tensor, reads: SortedReads | None = None) -> Tensor:
         return self._rows[ids]
 
-    def read_behind(self, tasks: Tensor, left: Tensor, right: Tensor, uses: Uses | None, kernels: Any) -> Tensor:
+    def read_with_tasks(
+        self, tasks: Tensor, left: Tensor, right: Tensor, reads: SortedReads | None, kernels: Any
+    ) -> Tensor:
         return kernels.gather_children(self._rows, tasks, left, right)
 
     def all(self) -> Tensor:
@@ -124,12 +128,12 @@ class _Store:
     def take(self, ids: Tensor) -> Tensor:
         return self.values.index_select(0, ids.flatten()).view(*ids.shape, *self.values.shape[1:])
 
-    def add(self, ids: Tensor, upstream: Tensor, uses: Uses | None = None) -> None:
+    def add(self, ids: Tensor, upstream: Tensor, reads: SortedReads | None = None) -> None:
         """Add to the gradient of the rows that were read, always in the same order."""
         gradient, ids = self.gradient, ids.flatten()
-        if uses is not None:
+        if reads is not None:
             rows = gradient.view(len(gradient), -1)
-            uses.kernels.add_to_rows(rows, upstream.reshape(len(ids), -1), uses.nodes, uses.order)
+            reads.kernels.add_to_rows(rows, upstream.reshape(len(ids), -1), reads.nodes, reads.order)
             return
         upstream = upstream.reshape(-1, *gradient.shape[1:]).to(gradient.dtype)
         if gradient.is_cuda:  # where `index_add_` adds in no fixed order
@@ -156,33 +160,33 @@ class _Write(torch.autograd.Function):
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, store: _Store, written: Tensor, ids: Tensor, uses: Uses | None) -> Tensor:
-        context.store, context.uses = store, uses
+    def forward(context: Any, store: _Store, written: Tensor, ids: Tensor, reads: SortedReads | None) -> Tensor:
+        context.store, context.reads = store, reads
         context.save_for_backward(ids)
         return store.take(ids)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, upstream: Tensor) -> tuple[None, Tensor, None, None]:
-        context.store.add(*context.saved_tensors, upstream, context.uses)
+        context.store.add(*context.saved_tensors, upstream, context.reads)
         return None, upstream.new_zeros(()), None, None
 
 
-class _ReadBehind(torch.autograd.Function):
+class _ReadWithTasks(torch.autograd.Function):
     @staticmethod
     def forward(
-        context: Any, store: _Store, written: Tensor, tasks: Tensor, left: Tensor, right: Tensor, uses: Uses | None,
-        kernels: Any,
+        context: Any, store: _Store, written: Tensor, tasks: Tensor, left: Tensor, right: Tensor,
+        reads: SortedReads | None, kernels: Any,
     ) -> Tensor:  # fmt: skip
-        context.store, context.uses, context.dtype = store, uses, tasks.dtype
+        context.store, context.reads, context.dtype = store, reads, tasks.dtype
         context.save_for_backward(left, right)
         return kernels.gather_children(store.values, tasks, left, right)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        ids = torch.cat(context.saved_tensors) if context.uses is None else context.uses.nodes
-        context.store.add(ids, upstream[-2:], context.uses)
+        ids = torch.cat(context.saved_tensors) if context.reads is None else context.reads.nodes
+        context.store.add(ids, upstream[-2:], context.reads)
         of_tasks = upstream[:-2].sum(1, dtype=torch.promote_types(upstream.dtype, torch.float32))
         return None, upstream.new_zeros(()), of_tasks.to(context.dtype), None, None, None, None
 
@@ -200,4 +204,4 @@ class _All(torch.autograd.Function):
         return None, upstream.new_zeros(())
 
 
-__all__ = ["NodeRows", "PlainNodeRows", "Uses", "rows_of_nodes"]
+__all__ = ["NodeRows", "PlainNodeRows", "SortedReads", "rows_of_nodes"]

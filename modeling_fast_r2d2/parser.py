@@ -13,7 +13,7 @@ from .chart import to_device
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_operations import Dropout
 from .fused import fused_kernels
-from .torch_internals import is_watched
+from .torch_internals import has_hooks
 
 
 class TopDownParser(nn.Module):
@@ -95,7 +95,7 @@ class LSTMBackbone(nn.Module):
         Returns:
             ``(batch, seq_len, 2 * parser_hidden_size)``; values past a sentence's end mean nothing.
         """
-        if embedded.device.type == "cpu" and type(self.lstm) is nn.LSTM and not is_watched(self.lstm):
+        if embedded.device.type == "cpu" and type(self.lstm) is nn.LSTM and not has_hooks(self.lstm):
             return self._by_segments(embedded, plan_segments(lengths, embedded.shape[1]))
         steps, cells, back = plan_packing(lengths, embedded.shape[1])
         cells, back = to_device([cells, back], embedded.device)

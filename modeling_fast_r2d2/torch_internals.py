@@ -32,13 +32,13 @@ def is_transformed() -> bool:
     return level is None or transforms is None or level >= 0 or transforms() is not None
 
 
-def is_watched(module: nn.Module) -> bool:
+def has_hooks(module: nn.Module) -> bool:
     """Whether anything wants to see what enters or leaves a module, a hook or a replaced forward pass, or torch does
     not tell."""
     return any(getattr(module, name, True) for name in HOOKS) or "forward" in vars(module)
 
 
-def are_all_modules_watched() -> bool:
+def has_global_hooks() -> bool:
     """Whether a hook wants to see what enters or leaves any module, or torch does not tell."""
     has_hook = _find("nn.modules.module._has_any_global_hook")
     return has_hook is None or has_hook()
@@ -67,6 +67,6 @@ def onednn_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None, gelu: boo
 
 
 __all__ = [
-    "are_all_modules_watched", "backward_pass", "has_onednn", "is_compiled", "is_transformed", "is_watched",
+    "has_global_hooks", "backward_pass", "has_onednn", "is_compiled", "is_transformed", "has_hooks",
     "onednn_linear",
 ]  # fmt: skip
