@@ -145,8 +145,9 @@ def labels_of_constituents(checkpoint: str, treebank: str, device: str) -> dict[
     """
     model, processor = FastR2D2Model.from_pretrained(checkpoint).eval(), AutoProcessor.from_pretrained(checkpoint)
     trees = [tree for tree in read_treebank(treebank) if tree.num_leaves > 2]
-    read = processor.read([list(tree.words) for tree in trees], True)
-    bonus = model.to(device).config.bounds_bonus
+    processor.punctuation = "keep"  # the treebank's leaves are counted, a mark that its tags call a word among them
+    read, bonus = processor.read([list(tree.words) for tree in trees], True), model.config.bounds_bonus
+    model.to(device)
     nodes = in_batches(model, read, lambda rows: node_vectors(model, processor, rows, bonus), batch_tokens=8192)
     parts = [[found for row in range(start, len(trees), 2) for found in constituents_in(trees[row], nodes[row])]
              for start in (0, 1)]  # fmt: skip

@@ -91,8 +91,8 @@ def test_a_pair_is_two_vectors_their_difference_and_their_product():
 
 
 def test_labels_are_read_from_the_constituents_of_both_trees(tmp_path, capsys, plain):
-    """The last word tells the label, so a vector that knows it is always right."""
-    lines = [f"(S (PRP he) (VP (VBD saw) ({label} (DT the) (JJ old) (NN {noun}))))"
+    """The last word tells the label, so a vector that knows it is always right. A mark that is a word counts as one."""
+    lines = [f"(S (SYM --) (PRP he) (VP (VBD saw) ({label} (DT the) (JJ old) (NN {noun}))))"
              for label, noun in [("NP", "bridge")] * 2 + [("ADJP", "river")] * 2] * 5  # fmt: skip
     (tmp_path / "gold.mrg").write_text("\n".join(lines) + "\n", encoding="utf-8")
     output = tmp_path / "scores.json"
