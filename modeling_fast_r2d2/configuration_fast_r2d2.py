@@ -29,7 +29,7 @@ PROBABILITIES = (
     "hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "classifier_dropout",
 )  # fmt: skip
 SWITCHES = (
-    "normalize_split_scores", "nested_spans", "constrain_chart", "tie_decoder", "tie_word_embeddings",
+    "normalize_split_scores", "nested_spans", "constrain_chart", "pooler", "tie_decoder", "tie_word_embeddings",
 )  # fmt: skip
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "encoding": ENCODINGS,
@@ -60,6 +60,8 @@ class FastR2D2Config(PreTrainedConfig):
         vocab_size: Number of word pieces, shared by encoder and parser.
         hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, hidden_act, layer_norm_eps: The
             composition stack, a post-norm Transformer whose layer norms have no affine parameters.
+        pooler: Whether sentence and constituent vectors are a linear map of the nodes' vectors, so that cosines compare
+            what is said; otherwise they are the nodes' vectors. Older models have none.
         hidden_dropout_prob, attention_probs_dropout_prob: Dropout in the composition stack and the task heads.
         window_size: The paper's ``m``: the largest number of candidates of a chart cell.
         encoding: How `FastR2D2Model` encodes: ``"forced"`` (along the parser's tree, "Fast-R2D2*" in the paper),
@@ -119,6 +121,7 @@ class FastR2D2Config(PreTrainedConfig):
     num_hidden_layers: int = 4
     num_attention_heads: int = 12
     intermediate_size: int = 3072
+    pooler: bool = False
     hidden_act: str = "gelu"
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1

@@ -47,7 +47,7 @@ class TextEncoder:
         tokenizer: PreTrainedTokenizerBase | None = None,
         batch_tokens: int | None = None,
     ) -> np.ndarray:
-        """Root vectors of texts, as sentence encoders give them, by ``config.encoding``.
+        """Vectors of texts, as sentence encoders give them, by ``config.encoding``.
 
         Args:
             sentences: one text or several; words are kept whole. Text without words is one ``[UNK]``. Punctuation is
@@ -84,7 +84,7 @@ class TextEncoder:
         atom_spans: Tensor | None = None,
         bounds: Tensor | None = None,
     ) -> Tensor:
-        """Root vectors by ``config.encoding``, with gradients, as sentence-transformers asks for them.
+        """Sentence vectors by ``config.encoding``, with gradients, as sentence-transformers asks for them.
 
         Args:
             input_ids, attention_mask, atom_spans, bounds: as `FastR2D2Processor` makes them; see its `pad`.
@@ -267,7 +267,8 @@ def node_vectors(
     with evaluation(model):
         inputs = model_inputs(model, processor, sentences, bounds_bonus)
         output = model(**inputs, encoding="forced", return_dict=True)
-    rows = zip(sentences, output.spans.tolist(), output.last_hidden_state.float().cpu().numpy(), strict=True)
+        vectors = model.base_model.pool(output.last_hidden_state).float().cpu().numpy()
+    rows = zip(sentences, output.spans.tolist(), vectors, strict=True)
     return [_by_words(sentence.word_ids, spans, nodes) for sentence, spans, nodes in rows]
 
 

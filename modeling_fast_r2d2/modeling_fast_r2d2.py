@@ -49,6 +49,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         self.embeddings: Any = nn.Embedding(config.vocab_size, config.hidden_size)  # resizing may replace it
         self.composition = Composition(config)
         self.parser = TopDownParser(config)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size, bias=False) if config.pooler else None
         self._has_checked_weights = False
         self.post_init()
 
@@ -57,6 +58,17 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.embeddings = value
+
+    def pool(self, nodes: Tensor) -> Tensor:
+        """The vectors of words, constituents or sentences that are compared by their cosines, from those of nodes.
+
+        Args:
+            nodes: ``(..., hidden_size)``, such as ``last_hidden_state``.
+
+        Returns:
+            The same shape; without ``config.pooler`` the same vectors.
+        """
+        return nodes if self.pooler is None else self.pooler(nodes)
 
     @left_to_python
     @can_return_tuple
@@ -239,7 +251,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         constituents = self._constituents(batch, chart, encoded) if with_constituents or wants_states else {}
         return constituents | {
             "hidden_states": (batch.padded_leaves, constituents["last_hidden_state"]) if wants_states else None,
-            "pooler_output": encoded.nodes.index_select(0, chart.roots),
+            "pooler_output": self.pool(encoded.nodes.index_select(0, chart.roots)),
             "split_scores": batch.split_scores,
             "log_prob": None if encoded.log_prob is None else encoded.log_prob[chart.roots],
         }
@@ -507,7 +519,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
     def _fields(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> dict[str, Any]:
         """The output's fields that depend on the encoding."""
         fields = self.model.output_fields(batch, chart, encoded, with_constituents=False)
-        logits = self.classifier(self.features(batch, fields["pooler_output"]))
+        logits = self.classifier(self.features(batch, encoded.nodes.index_select(0, chart.roots)))
         return {"logits": logits, "hidden_states": fields["hidden_states"]}
 
     def _task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

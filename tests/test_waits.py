@@ -19,7 +19,8 @@ from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForPairClassification,
     FastR2D2ForSequenceClassification,
 )
-from pretraining.losses import LOSSES, Guidance, Objective  # noqa: E402
+from pretraining.encoded import Guidance  # noqa: E402
+from pretraining.losses import LOSSES, Objective  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
 

@@ -9,7 +9,7 @@ their forward passes. The sentences of a step have similar lengths, so that no p
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -65,13 +65,17 @@ class Step:
 
 
 def plan_epoch(
-    lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
+    lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int, in_pairs: bool = False
 ) -> list[list[BatchPart]]:
     """Plan an epoch: every sentence once, in steps of at most ``parts_per_step`` parts.
 
     Args:
         lengths: ``(num_sentences,)`` int64, tokens of each sentence, none above ``limits.tokens``.
+        in_pairs: whether every other sentence and the one after it stay together, in this order. Then a pair has at
+            most ``limits.tokens`` tokens, or is left out, as the last sentence of an odd number is.
     """
+    if in_pairs:
+        return _plan_pairs(lengths, seed, epoch, limits, parts_per_step)
     random = np.random.default_rng([epoch, *np.atleast_1d(seed).tolist()])
     order = random.permutation(len(lengths))
     pool = STEPS_PER_POOL * limits.sentences * parts_per_step
@@ -80,6 +84,16 @@ def plan_epoch(
     parts = cut(order, lengths, limits)
     steps = [parts[start : start + parts_per_step] for start in range(0, len(parts), parts_per_step)]
     return [steps[i] for i in random.permutation(len(steps))]
+
+
+def _plan_pairs(
+    lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
+) -> list[list[BatchPart]]:
+    of_pairs = lengths[: len(lengths) // 2 * 2].reshape(-1, 2).sum(1)
+    [fitting] = np.nonzero(of_pairs <= limits.tokens)
+    limits = replace(limits, sentences=max(1, limits.sentences // 2))
+    steps = plan_epoch(of_pairs[fitting], seed, epoch, limits, parts_per_step)
+    return [[(2 * fitting[part, None] + [0, 1]).ravel() for part in parts] for parts in steps]
 
 
 def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[BatchPart]:
@@ -107,16 +121,20 @@ def idle_step(features: list[dict], collate) -> Step:
 class PlannedEpochs:
     """Epochs of a corpus with known lengths. Its ``limits`` may change between epochs."""
 
-    def __init__(self, corpus, seed: int, limits: Limits, share: ProcessShare, collate, num_workers: int = 0):
+    def __init__(
+        self, corpus, seed: int, limits: Limits, share: ProcessShare, collate, num_workers: int = 0,
+        in_pairs: bool = False,
+    ):  # fmt: skip
         self.corpus, self.seed, self.limits, self.share = corpus, seed, limits, share
-        self.collate, self.num_workers = collate, num_workers
+        self.collate, self.num_workers, self.in_pairs = collate, num_workers, in_pairs
 
-    def plan(self, epoch: int) -> list[list[BatchPart]]:
-        return plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, self.share.parts_per_step)
+    def plan(self, epoch: int, limits: Limits | None = None) -> list[list[BatchPart]]:
+        limits, parts = limits or self.limits, self.share.parts_per_step
+        return plan_epoch(self.corpus.lengths, self.seed, epoch, limits, parts, self.in_pairs)
 
     def tokens_per_step(self, limits: Limits) -> float:
         """Mean tokens per step of the first epoch with these limits."""
-        steps = plan_epoch(self.corpus.lengths, self.seed, 0, limits, self.share.parts_per_step)
+        steps = self.plan(0, limits)
         return float(np.sum(self.corpus.lengths)) / len(steps)
 
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
@@ -163,10 +181,11 @@ class StreamedEpochs:
         share: ProcessShare,
         collate,
         pool_size: int,
+        in_pairs: bool = False,
     ):
         self.texts = split_dataset_by_node(texts, rank=share.process, world_size=share.num_processes)
         self.tokenize, self.seed, self.limits, self.share = tokenize, seed, limits, share
-        self.collate, self.pool_size = collate, pool_size
+        self.collate, self.pool_size, self.in_pairs = collate, pool_size, in_pairs
         self.beginning = copy.deepcopy(self.texts.state_dict())
 
     def tokens_per_step(self, limits: Limits) -> float:
@@ -202,6 +221,6 @@ class StreamedEpochs:
         """Yield steps as lists of parts, of this process's own sentences only."""
         lengths = np.array([sentence["length"] for sentence in pool])
         for step in plan_epoch(
-            lengths, [self.seed, number], epoch, self.limits, self.share.gradient_accumulation_steps
+            lengths, [self.seed, number], epoch, self.limits, self.share.gradient_accumulation_steps, self.in_pairs
         ):
             yield [[pool[sentence] for sentence in part] for part in step]

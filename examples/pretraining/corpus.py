@@ -135,11 +135,12 @@ class Corpus:
 
     def count_tokens(self, vocab_size: int) -> np.ndarray:
         """``(vocab_size,)`` int64, how often each token occurs."""
+        return np.bincount(self.token_ids(), minlength=vocab_size)
+
+    def token_ids(self) -> np.ndarray:
+        """``(num_tokens,)`` int64, of all sentences, end to end."""
         chunks = self.rows.data.column("input_ids").chunks  # rows that are not kept have no tokens
-        return sum(
-            (np.bincount(chunk.flatten().to_numpy(), minlength=vocab_size) for chunk in chunks),
-            np.zeros(vocab_size, np.int64),
-        )
+        return np.concatenate([chunk.flatten().to_numpy() for chunk in chunks])
 
     def digest(self) -> str:
         """A hash of everything that a run reads of its sentences, in their order; about a second per 40M tokens."""

@@ -16,8 +16,9 @@ from modeling_fast_r2d2.grammar_induction import LabelledTree
 from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_text
 from pretraining.corpus import Corpus, files_of, make_line_tokenizer, read_texts, sentences_of, tokenize_corpus
 from pretraining.count_teacher import UnitCounts, count_corpus
+from pretraining.count_vectors import CountVectors, count_vectors
 from pretraining.evaluation import read_gold_trees
-from pretraining.models import make_model, make_tokenizer
+from pretraining.models import make_model, make_tokenizer, size_of_count_vectors
 from pretraining.options import DataOptions, Options
 from tokenization_fast_r2d2 import read_sentences
 
@@ -36,6 +37,7 @@ class Data:
         validation, validation_texts: features and texts of the same sentences.
         gold: the trees of the treebank, if there is one.
         counts: of units in the text; None if no stage and no evaluation needs them.
+        count_vectors: of its tokens; None if nothing needs them.
     """
 
     options: DataOptions
@@ -46,6 +48,7 @@ class Data:
     validation_texts: list[str]
     gold: list[LabelledTree]
     counts: UnitCounts | None
+    count_vectors: CountVectors | None
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -113,9 +116,10 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             make_run_folder(folder, settings, tokenizer)
         needs_counts = data.treebank or options.needs_counts
         counts = read_counts(folder, texts, tokenizer, data, accelerator.is_main_process) if needs_counts else None
+        vectors = read_count_vectors(folder, corpus, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
         raise ValueError(f"some machine does not see {folder}; --output_dir must be on a disk that all machines share")
-    return Data(data, texts, tokenizer, corpus, *validation, gold, counts)
+    return Data(data, texts, tokenizer, corpus, *validation, gold, counts, vectors)
 
 
 def check_run_folder(folder: Path, settings: dict) -> None:
@@ -173,6 +177,22 @@ def read_counts(
         if is_main:
             counts.save(folder)
     return counts
+
+
+def read_count_vectors(
+    folder: Path, corpus: Corpus | None, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
+) -> CountVectors | None:
+    """The vectors in the run's folder, or new ones, which the main process saves; None if nothing needs them."""
+    if corpus is None or not options.needs_count_vectors:
+        return None
+    vectors = CountVectors.load(folder)
+    if vectors is None:
+        config = make_model(tokenizer, options.model).config
+        features = size_of_count_vectors(options.model, config)
+        vectors = count_vectors(corpus.token_ids(), corpus.lengths, config.vocab_size, features)
+        if is_main:
+            vectors.save(folder)
+    return vectors
 
 
 def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:

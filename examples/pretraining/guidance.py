@@ -10,7 +10,8 @@ from torch import Tensor
 from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.inputs import bounds_scores
 from pretraining.count_teacher import CountTeacher
-from pretraining.losses import Guidance
+from pretraining.count_vectors import CountVectors
+from pretraining.encoded import Guidance
 from pretraining.recipe import Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_bounds
@@ -32,10 +33,12 @@ class Guide:
     Args:
         teacher: may be None if no setting needs counts.
         model: gives its parser's scores; not wrapped for data-parallel training.
+        count_vectors: may be None if no loss needs them.
+        given: the model that the run began with, as it was; None if no loss needs it.
     """
 
-    def __init__(self, teacher: CountTeacher | None, model):
-        self.teacher, self.model = teacher, model
+    def __init__(self, teacher: CountTeacher | None, model, count_vectors: CountVectors | None = None, given=None):
+        self.teacher, self.model, self.count_vectors, self.given = teacher, model, count_vectors, given
         self.snapshot: torch.nn.Module | None = None
 
     def take_snapshot(self) -> None:

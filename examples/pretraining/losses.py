@@ -6,65 +6,18 @@ a class of modules: its parameters are trained and are in checkpoints, but not i
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import Chart, to_device
+from modeling_fast_r2d2.chart import to_device
 from modeling_fast_r2d2.chart_planning import merge_ranks
-from modeling_fast_r2d2.encoder import EncodedChart
-from modeling_fast_r2d2.inputs import EmbeddedBatch, read_split_scores
-from modeling_fast_r2d2.tree_distribution import TreeDistribution
+from modeling_fast_r2d2.inputs import read_split_scores
+from pretraining.encoded import EncodedBatch, Guidance
 from pretraining.recipe import Settings, Stage
-
-
-@dataclass(frozen=True)
-class Guidance:
-    """How a batch is encoded and what its losses are told; the defaults are the paper's.
-
-    Attributes:
-        encoding: ``"chart"``; or ``"forced"``, one tree per sentence, without candidates to choose from.
-        chart_scores: ``(batch, seq_len - 1)`` float32. These scores, plus the model's noise, prune the charts or make
-            the trees instead of the parser's. The tree loss still trains the parser's own.
-        chart_rows: ``(batch,)`` bool, the sentences for which ``chart_scores`` are used; None means all.
-        choice_scores: ``(batch, seq_len - 1)`` float32, a teacher's split scores, for the choice loss.
-        lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
-        height_threshold: height per token without a penalty, for the height loss.
-    """
-
-    encoding: str = "chart"
-    chart_scores: Tensor | None = None
-    chart_rows: Tensor | None = None
-    choice_scores: Tensor | None = None
-    lm_trains_choice: bool = True
-    height_threshold: float = 0.0
-
-
-@dataclass(frozen=True)
-class EncodedBatch:
-    """What was encoded: all that a loss is a function of."""
-
-    model: FastR2D2ForPreTraining
-    batch: EmbeddedBatch
-    chart: Chart
-    encoded: EncodedChart
-    guidance: Guidance = field(default_factory=Guidance)
-
-    @cached_property
-    def trees(self) -> TreeDistribution:
-        return TreeDistribution(self.chart, self.encoded.choices())
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return sizes(int(self.batch.sentences.lengths.sum()), len(self.batch.sentences.lengths))
-
-
-def sizes(tokens: int, sentences: int) -> dict[str, int]:
-    """What losses are means over; constituents are those of two or more tokens."""
-    return {"tokens": tokens, "sentences": sentences, "constituents": tokens - sentences}
+from pretraining.vector_losses import MeaningLoss, MemoryLoss, SimilarityLoss, TopicLoss, next_loss
 
 
 def language_model_loss(of: EncodedBatch) -> Tensor:
@@ -118,6 +71,11 @@ LOSSES = [
     Loss("tree", tree_loss, "sentences", "tree_weight", is_always_shown=True),
     Loss("choice", choice_loss, "tokens", "choice_loss"),
     Loss("height", height_loss, "sentences", "height_penalty"),
+    Loss("meaning", MeaningLoss, "constituents", "meaning_weight", needs_chart=False),
+    Loss("topic", TopicLoss, "sentences", "topic_weight", needs_chart=False),
+    Loss("similarity", SimilarityLoss, "sentences", "similarity_weight", needs_chart=False),
+    Loss("next", next_loss, "sentences", "next_weight", needs_chart=False),
+    Loss("memory", MemoryLoss, "constituents", "memory_weight", needs_chart=False),
 ]
 
 
@@ -191,7 +149,10 @@ class Objective(nn.Module):
             ValueError: for scores of another shape, or NaN.
         """
         base, scores = self.model.model, guidance.chart_scores
-        batch = base.read_batch(inputs["input_ids"], inputs.get("attention_mask"), inputs.get("atom_spans"))
+        given = scores if guidance.encoding == "forced" else None  # nothing learns from the parser's own
+        batch = base.read_batch(
+            inputs["input_ids"], inputs.get("attention_mask"), inputs.get("atom_spans"), split_scores=given
+        )
         if scores is not None:
             scores = read_split_scores(scores, batch.sentences)
         if guidance.chart_rows is not None:  # the parser's scores in the other rows

@@ -3,15 +3,19 @@
 import copy
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
+from pretraining.count_vectors import CountVectors
 from pretraining.options import SIZES, DataOptions, ModelOptions
+from pretraining.widening import WIDER, as_narrow_as, begin_pooler, is_wider, widen
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
 
@@ -38,6 +42,8 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
         config = make_config(tokenizer, options)
         check_fit(tokenizer, config)
         model = FastR2D2ForPreTraining(config)
+        if config.pooler:
+            begin_pooler(model, 0)
     if {model.config.lm_loss_weight, model.config.tree_loss_weight} != {1.0}:
         raise ValueError("pretraining uses both losses with weight 1; lm_loss_weight and tree_loss_weight are for "
                          "fine-tuning")  # fmt: skip
@@ -52,12 +58,14 @@ def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
     if not isinstance(given, FastR2D2Config):
         raise ValueError(f"{options.model!r} is not a Fast-R2D2 model but a {given.model_type!r} model")
     config = override(given, options.config_overrides)
-    if weights_of(config) != weights_of(given):
+    narrow = as_narrow_as(given, config) if is_wider(given, config) else config
+    if weights_of(narrow) != weights_of(given):
         raise ValueError(
             f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
-            "such fields can change only in a new model"
+            f"a given model may only grow, in {' and '.join(WIDER)} and by a pooler; others belong to a new model"
         )
-    return _load(partial(load_model, FastR2D2ForPreTraining, may_miss=True, config=config), options.model, "model")
+    model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=True, config=narrow), options.model, "model")
+    return model if weights_of(narrow) == weights_of(config) else widen(model, config)
 
 
 def weights_of(config: FastR2D2Config) -> dict[str, torch.Size]:
@@ -93,6 +101,28 @@ def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) ->
     share = (counts + 1) / (counts + 1).sum()
     with torch.no_grad():
         model.lm_head.decoder.bias.copy_(torch.from_numpy(np.log(share)))
+
+
+def size_of_count_vectors(options: ModelOptions, config: FastR2D2Config) -> int:
+    """Features of count vectors: all of a new model's, or those by which a given model is made wider.
+
+    Raises:
+        ValueError: if a given model stays as wide as it is, or if there is no pooler to tell new features from old.
+    """
+    if not options.model:
+        return config.hidden_size
+    given = load_given_model(replace(options, config_overrides=None)).config.hidden_size
+    if given == config.hidden_size or not config.pooler:
+        raise ValueError("count vectors teach a new model, or a given one that is made wider and has a pooler, as with "
+                         f"--config_overrides hidden_size={given + 256},pooler=true")  # fmt: skip
+    return config.hidden_size - given
+
+
+@torch.no_grad()
+def begin_with_counts(model: FastR2D2ForPreTraining, vectors: CountVectors) -> None:
+    """Let the last features of the token embeddings be count vectors, in the size of those that they replace."""
+    new = model.model.embeddings.weight[:, -vectors.tokens.shape[1] :]
+    new.copy_(F.layer_norm(vectors.tokens, vectors.tokens.shape[1:]) * new.square().mean().sqrt())
 
 
 def check_fit(tokenizer: PreTrainedTokenizerBase, config: FastR2D2Config) -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from modeling_fast_r2d2 import parameter_groups
 from pretraining.batches import Step
-from pretraining.losses import LOSSES, Objective, sizes
+from pretraining.encoded import sizes
+from pretraining.losses import LOSSES, Objective
 from pretraining.options import TrainingOptions
 from pretraining.recipe import Plan
 

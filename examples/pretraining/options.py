@@ -51,6 +51,9 @@ class DataOptions:
         "--no_keep_punctuation",
         True,
     )
+    in_order: bool = _help(
+        "the lines of the corpus follow each other as in its documents, so that neighbours may be learnt from", False
+    )
     max_length: int = _help("longer sentences, in tokens, are counted and left out; use 150 for Chinese", 200)
     tokenizer: str | None = _help(
         "tokenizer's folder or Hub name; by default the given model's, or a new one, trained on the corpus or on the "
@@ -89,8 +92,13 @@ class ModelOptions:
     model: str | None = _help("folder or Hub name of a checkpoint to train further; by default a new model is made")
     size: str = _help("size of a new model; base is the paper's", "base", choices=list(SIZES))
     config_overrides: str | None = _help(
-        "fields of the configuration to change, such as window_size=2,parser_dropout_prob=0.1"
+        "fields of the configuration to change, such as window_size=2,parser_dropout_prob=0.1; a larger hidden_size or "
+        "intermediate_size makes a given model wider"
     )
+    initial_embeddings: str = _help(
+        "what new features of token embeddings begin with: noise, or vectors from counts of the corpus", "random",
+        choices=["random", "counts"],
+    )  # fmt: skip
 
 
 @dataclass
@@ -175,6 +183,7 @@ class Options:
             )
         self._check_output()
         self._check_stages()
+        self._check_vector_losses()
         if data.streaming and training.max_steps is None and not self.stages:
             raise ValueError("a streamed corpus has no known length; give --max_steps")
         if data.streaming and data.dataloader_num_workers:
@@ -198,6 +207,27 @@ class Options:
         if self.data.streaming and limits - {None, self.training.per_device_train_batch_tokens}:
             raise ValueError("per_device_train_batch_tokens cannot change while a corpus is streamed; set it as an "
                              "option, not in a stage")  # fmt: skip
+
+    def _check_vector_losses(self) -> None:
+        settings = [stage.at(share) for stage in self.stages for share in (0, 1)]
+        if any(each.next_weight for each in settings) and not self.data.in_order:
+            raise ValueError("next_weight needs sentences that follow each other; if the lines of the corpus are in "
+                             "the order of its documents, give --in_order, else set next_weight to 0")  # fmt: skip
+        if any(each.memory_weight for each in settings) and not self.model.model:
+            raise ValueError("memory_weight keeps what a given model knows; give one as --model")
+        if self.needs_count_vectors and self.data.streaming:
+            raise ValueError("count vectors need the whole corpus; leave --streaming out")
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether batches hold pairs of neighbouring sentences."""
+        return any(stage.at(share).next_weight for stage in self.stages for share in (0, 1))
+
+    @property
+    def needs_count_vectors(self) -> bool:
+        """Whether embeddings or a stage need vectors from counts of the text."""
+        asked = any(stage.at(share).needs_count_vectors for stage in self.stages for share in (0, 1))
+        return asked or self.model.initial_embeddings == "counts"
 
     @property
     def needs_counts(self) -> bool:

@@ -54,6 +54,10 @@ class Settings:
         learning_rate, parser_learning_rate: the rates themselves; the warm-up and decay of the options do not apply.
         window_size: window size of the charts.
         lm_weight, tree_weight: weights of the paper's losses.
+        meaning_weight, topic_weight, similarity_weight: weights of the losses that compare vectors with count vectors:
+            those of constituents, those of sentences, and similarities within the batch.
+        next_weight: weight of the loss that tells each sentence's neighbour from other sentences.
+        memory_weight: weight of the loss that keeps what the given model's vectors tell.
         per_device_train_batch_tokens: as the option.
     """
 
@@ -73,6 +77,11 @@ class Settings:
     window_size: int | None = None
     lm_weight: float = 1.0
     tree_weight: float = 1.0
+    meaning_weight: float = 0.0
+    topic_weight: float = 0.0
+    similarity_weight: float = 0.0
+    next_weight: float = 0.0
+    memory_weight: float = 0.0
     per_device_train_batch_tokens: int | None = None
 
     @property
@@ -83,6 +92,10 @@ class Settings:
     @property
     def needs_counts(self) -> bool:
         return self.chart_scores in ("counts", "mixed") or (self.choice_loss > 0 and self.choice_scores == "counts")
+
+    @property
+    def needs_count_vectors(self) -> bool:
+        return bool(self.meaning_weight or self.topic_weight or self.similarity_weight)
 
     @property
     def needs_snapshot(self) -> bool:

@@ -14,8 +14,8 @@ from pretraining.count_teacher import CountTeacher
 from pretraining.data import Data
 from pretraining.evaluation import Evaluation
 from pretraining.guidance import CollatorWithBounds, Guide
-from pretraining.losses import LOSSES, Objective
-from pretraining.models import begin_with_frequencies, make_model
+from pretraining.losses import LOSSES, Objective, ends_of
+from pretraining.models import begin_with_counts, begin_with_frequencies, load_given_model, make_model
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import Options
 from pretraining.recipe import Plan, Settings, Stage
@@ -111,6 +111,8 @@ class Run:
         set_seed(training.seed)
         self.model = make_model(data.tokenizer, options.model, training.gradient_checkpointing)
         self.model.config.punctuation = "keep" if options.data.keep_punctuation else "aside"
+        if data.count_vectors is not None and options.model.initial_embeddings == "counts":
+            begin_with_counts(self.model, data.count_vectors)
         if data.corpus is not None and not options.model.model:
             begin_with_frequencies(self.model, data.corpus.count_tokens(self.model.config.vocab_size))
         if training.torch_compile:
@@ -123,7 +125,7 @@ class Run:
         self.num_steps = planned or training.num_train_epochs * len(self.epochs.plan(0))
 
         teacher = CountTeacher(data.counts, options.data.counts_skew, accelerator.device) if data.counts else None
-        self.guide = Guide(teacher, self.model)
+        self.guide = make_guide(options, accelerator, data, self.model, teacher)
         objective = Objective(self.model, self.guide, options.stages)
         optimizer = make_optimizer(objective, training, device)
         self.schedule = make_schedule(optimizer, training.warmup_steps, self.num_steps, self.plan)
@@ -160,6 +162,14 @@ class Run:
         return self.epochs.tokens_per_step(replace(limits, tokens=tokens))
 
 
+def make_guide(options: Options, accelerator: Accelerator, data: Data, model, teacher: CountTeacher | None) -> Guide:
+    vectors, given = data.count_vectors, None
+    if any(settings.memory_weight for settings in ends_of(options.stages)):
+        given = load_given_model(replace(options.model, config_overrides=None))
+        given = given.eval().requires_grad_(False).to(accelerator.device)
+    return Guide(teacher, model, vectors and vectors.to(accelerator.device), given)
+
+
 def first_limits(options: Options) -> Limits:
     """Limits of batches, where no stage sets others."""
     return Limits(options.training.per_device_train_batch_size, options.training.per_device_train_batch_tokens)
@@ -171,9 +181,10 @@ def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> Plann
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
         tokenize = make_line_tokenizer(data.tokenizer, options.data)
-        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, options.data.shuffle_buffer)
+        buffer = options.data.shuffle_buffer
+        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, buffer, options.in_pairs)
     workers = number_of_workers(options.data.dataloader_num_workers, accelerator.device.type)
-    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers)
+    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers, options.in_pairs)
 
 
 def number_of_workers(wanted: int | None, device: str) -> int:

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pretraining.count_teacher import CountTeacher, UnitCounts
+from pretraining.encoded import Guidance
 from pretraining.guidance import CollatorWithBounds, Guide
-from pretraining.losses import Guidance
 from pretraining.recipe import Ramp, Settings, Stage
 
 TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False,

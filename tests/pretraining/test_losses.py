@@ -10,8 +10,9 @@ from torch import nn
 
 from modeling_fast_r2d2 import parameter_groups
 from pretraining.batches import Step
+from pretraining.encoded import Guidance
 from pretraining.guidance import Guide
-from pretraining.losses import LOSSES, Guidance, Loss, Objective, check_stages, leave_parameters_out
+from pretraining.losses import LOSSES, Loss, Objective, check_stages, leave_parameters_out
 from pretraining.optimisation import Counts, make_optimizer, take_step
 from pretraining.options import TrainingOptions
 from pretraining.recipe import Ramp, Settings, Stage

@@ -9,8 +9,9 @@ from accelerate import Accelerator
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.batches import Step
+from pretraining.encoded import sizes
 from pretraining.guidance import Guide
-from pretraining.losses import Objective, sizes
+from pretraining.losses import Objective
 from pretraining.optimisation import (
     Counts,
     clip_gradients,

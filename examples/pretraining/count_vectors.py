@@ -1,0 +1,135 @@
+"""Vectors of tokens before any training, from which tokens stand near which, and what spans of tokens are about.
+
+Positive pointwise mutual information, factorised (Levy & Goldberg, 2014, "Neural word embedding as implicit matrix
+factorization"); a span is the mean of its tokens, the rarer ones weighing more, without what all sentences share (Arora
+et al., 2017, "A simple but tough-to-beat baseline for sentence embeddings"). Raw text is enough. It is counted once.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+
+from modeling_fast_r2d2.text_files import write_aside
+
+VECTORS_FILE = "count_vectors.safetensors"
+WINDOW = 5  # tokens to either side
+RARE = 1e-4  # a token is counted with probability sqrt(RARE / its share of the text), at most 1
+CONTEXT_EXPONENT = 0.75
+SIF = 1e-3  # a token weighs SIF / (SIF + its share of the text)
+NUM_COMPONENTS, NUM_SENTENCES = 3, 20_000  # of sentences, what they have in common and how many tell it
+TOKENS_AT_ONCE = 5_000_000
+SEED = 0
+
+
+@dataclass(frozen=True)
+class CountVectors:
+    """All float32.
+
+    Attributes:
+        tokens: ``(vocab_size, features)``, rows of length 1, or 0 for tokens that do not occur.
+        weights: ``(vocab_size,)``, above 0 and at most 1.
+        mean: ``(features,)``, of sentences.
+        components: ``(NUM_COMPONENTS, features)``, the directions in which sentences differ most.
+    """
+
+    tokens: Tensor
+    weights: Tensor
+    mean: Tensor
+    components: Tensor
+
+    def of_spans(self, token_ids: Tensor, spans: Tensor) -> Tensor:
+        """``(num_spans, features)``: what spans are about, vectors of length 1.
+
+        Args:
+            token_ids: ``(num_tokens,)`` long.
+            spans: ``(num_spans, 2)`` long, first and last token.
+        """
+        weighted = self.weights[token_ids, None] * self.tokens[token_ids]
+        before = F.pad(weighted.double().cumsum(0), (0, 0, 1, 0))  # sums of long texts differ by little
+        first, last = spans.T
+        means = ((before[last + 1] - before[first]) / (last - first + 1)[:, None]).float() - self.mean
+        return F.normalize(means - means @ self.components.T @ self.components, dim=-1)
+
+    def to(self, device: torch.device | str) -> "CountVectors":
+        return CountVectors(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+
+    def save(self, folder: Path) -> None:
+        """Write the file whole or not at all."""
+        write_aside(folder / VECTORS_FILE, lambda path: save_file(vars(self), path))
+
+    @classmethod
+    def load(cls, folder: Path) -> "CountVectors | None":
+        """Read the file of `save`; None if there is none. Raises ValueError if it is damaged."""
+        path = folder / VECTORS_FILE
+        try:
+            return cls(**load_file(path)) if path.exists() else None
+        except (SafetensorError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}); delete it, and the vectors are made again") from error
+
+
+def count_vectors(token_ids: np.ndarray, lengths: np.ndarray, vocab_size: int, features: int) -> CountVectors:
+    """Count a corpus.
+
+    Args:
+        token_ids: ``(num_tokens,)``, sentences end to end.
+        lengths: ``(num_sentences,)`` int64, their numbers of tokens.
+        features: of a vector; less than ``vocab_size``.
+    """
+    share = np.bincount(token_ids, minlength=vocab_size) / len(token_ids)
+    information = mutual_information(count_pairs(token_ids, lengths, share))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        tokens, _, _ = torch.svd_lowrank(information, min(features + 10, vocab_size), niter=4)
+    tokens = F.normalize(tokens[:, :features], dim=-1)
+    weights = torch.from_numpy(SIF / (SIF + share)).float()
+    means = mean_of_sentences(weights[:, None] * tokens, token_ids, lengths)
+    mean = means.mean(0)
+    _, directions = torch.linalg.eigh(torch.cov(means.T))  # in ascending order
+    return CountVectors(tokens.contiguous(), weights, mean, directions[:, -NUM_COMPONENTS:].T.contiguous())
+
+
+def count_pairs(token_ids: np.ndarray, lengths: np.ndarray, share: np.ndarray) -> Tensor:
+    """Sparse ``(vocab_size, vocab_size)`` float32: how often two tokens stand at most ``WINDOW`` apart in a sentence.
+
+    Some occurrences of frequent tokens are left out before, so that rarer neighbours come nearer.
+
+    Args:
+        share: ``(vocab_size,)``, of each token in the text.
+    """
+    keep = np.random.default_rng(SEED).random(len(token_ids)) < np.sqrt(RARE / np.maximum(share, 1e-12))[token_ids]
+    sentences = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    tokens, size = token_ids[keep].astype(np.int64), len(share)
+    total = torch.sparse_coo_tensor(torch.zeros(2, 0, dtype=torch.long), torch.zeros(0), (size, size))
+    for start in range(0, len(tokens), TOKENS_AT_ONCE):
+        for distance in range(1, WINDOW + 1):
+            left = np.arange(start, min(start + TOKENS_AT_ONCE, len(tokens) - distance))
+            left = left[sentences[left] == sentences[left + distance]]
+            pairs = torch.from_numpy(np.stack([tokens[left], tokens[left + distance]]))
+            total = (total + torch.sparse_coo_tensor(pairs, torch.ones(len(left)), (size, size))).coalesce()
+    return (total + total.t()).coalesce()
+
+
+def mutual_information(pairs: Tensor) -> Tensor:
+    """Sparse, in the shape of ``pairs``: positive pointwise mutual information, in nats, with smoothed contexts."""
+    rows, columns = pairs.indices()
+    occurrences = torch.zeros(len(pairs)).index_add_(0, rows, pairs.values())
+    contexts = occurrences**CONTEXT_EXPONENT / (occurrences**CONTEXT_EXPONENT).sum()
+    information = (pairs.values() / (occurrences[rows] * contexts[columns])).log()
+    is_positive = information > 0
+    return torch.sparse_coo_tensor(pairs.indices()[:, is_positive], information[is_positive], pairs.shape).coalesce()
+
+
+def mean_of_sentences(weighted: Tensor, token_ids: np.ndarray, lengths: np.ndarray) -> Tensor:
+    """``(sentences, features)``: means of the tokens' weighted vectors, of sentences from all over the corpus."""
+    ends = lengths.cumsum()
+    chosen = np.arange(0, len(lengths), max(1, len(lengths) // NUM_SENTENCES))
+    tokens = np.concatenate([token_ids[ends[i] - lengths[i] : ends[i]] for i in chosen]).astype(np.int64)
+    sentences = torch.from_numpy(np.repeat(np.arange(len(chosen)), lengths[chosen]))
+    sums = torch.zeros(len(chosen), weighted.shape[1]).index_add_(0, sentences, weighted[torch.from_numpy(tokens)])
+    return sums / torch.from_numpy(lengths[chosen])[:, None]
