@@ -91,6 +91,8 @@ def _plan_pairs(
 ) -> list[list[BatchPart]]:
     of_pairs = lengths[: len(lengths) // 2 * 2].reshape(-1, 2).sum(1)
     [fitting] = np.nonzero(of_pairs <= limits.tokens)
+    if not len(fitting):
+        return []
     limits = replace(limits, sentences=max(1, limits.sentences // 2))
     steps = plan_epoch(of_pairs[fitting], seed, epoch, limits, parts_per_step)
     return [[(2 * fitting[part, None] + [0, 1]).ravel() for part in parts] for parts in steps]
@@ -130,7 +132,10 @@ class PlannedEpochs:
 
     def plan(self, epoch: int, limits: Limits | None = None) -> list[list[BatchPart]]:
         limits, parts = limits or self.limits, self.share.parts_per_step
-        return plan_epoch(self.corpus.lengths, self.seed, epoch, limits, parts, self.in_pairs)
+        steps = plan_epoch(self.corpus.lengths, self.seed, epoch, limits, parts, self.in_pairs)
+        if not steps:
+            raise ValueError("no two neighbouring sentences fit into a batch; raise per_device_train_batch_tokens")
+        return steps
 
     def tokens_per_step(self, limits: Limits) -> float:
         """Mean tokens per step of the first epoch with these limits."""

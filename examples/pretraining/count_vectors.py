@@ -6,6 +6,7 @@ et al., 2017, "A simple but tough-to-beat baseline for sentence embeddings"). Ra
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,8 @@ SIF = 1e-3  # a token weighs SIF / (SIF + its share of the text)
 NUM_COMPONENTS, NUM_SENTENCES = 3, 20_000  # of sentences, what they have in common and how many tell it
 TOKENS_AT_ONCE = 5_000_000
 SEED = 0
+
+sparse = partial(torch.sparse_coo_tensor, check_invariants=False)  # torch warns if it is not told
 
 
 @dataclass(frozen=True)
@@ -105,13 +108,13 @@ def count_pairs(token_ids: np.ndarray, lengths: np.ndarray, share: np.ndarray) -
     keep = np.random.default_rng(SEED).random(len(token_ids)) < np.sqrt(RARE / np.maximum(share, 1e-12))[token_ids]
     sentences = np.repeat(np.arange(len(lengths)), lengths)[keep]
     tokens, size = token_ids[keep].astype(np.int64), len(share)
-    total = torch.sparse_coo_tensor(torch.zeros(2, 0, dtype=torch.long), torch.zeros(0), (size, size))
+    total = sparse(torch.zeros(2, 0, dtype=torch.long), torch.zeros(0), (size, size))
     for start in range(0, len(tokens), TOKENS_AT_ONCE):
         for distance in range(1, WINDOW + 1):
             left = np.arange(start, min(start + TOKENS_AT_ONCE, len(tokens) - distance))
             left = left[sentences[left] == sentences[left + distance]]
             pairs = torch.from_numpy(np.stack([tokens[left], tokens[left + distance]]))
-            total = (total + torch.sparse_coo_tensor(pairs, torch.ones(len(left)), (size, size))).coalesce()
+            total = (total + sparse(pairs, torch.ones(len(left)), (size, size))).coalesce()
     return (total + total.t()).coalesce()
 
 
@@ -122,7 +125,7 @@ def mutual_information(pairs: Tensor) -> Tensor:
     contexts = occurrences**CONTEXT_EXPONENT / (occurrences**CONTEXT_EXPONENT).sum()
     information = (pairs.values() / (occurrences[rows] * contexts[columns])).log()
     is_positive = information > 0
-    return torch.sparse_coo_tensor(pairs.indices()[:, is_positive], information[is_positive], pairs.shape).coalesce()
+    return sparse(pairs.indices()[:, is_positive], information[is_positive], pairs.shape).coalesce()
 
 
 def mean_of_sentences(weighted: Tensor, token_ids: np.ndarray, lengths: np.ndarray) -> Tensor:

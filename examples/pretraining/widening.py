@@ -72,6 +72,8 @@ def _begin(name: str, weight: Tensor, old: Tensor, old_config: FastR2D2Config, c
     elif module in AXES and module != "transform" and weight.dim() == 2:
         weight.normal_(0, NOISE)
         weight[places[0]] = 0
+        if module == "query_key_value":  # old attention weights stay: new queries begin with 0
+            weight[: config.hidden_size] = 0
     weight[torch.meshgrid(*places, indexing="ij")] = old
 
 

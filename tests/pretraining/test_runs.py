@@ -303,6 +303,34 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output_dir", str(tmp_path / "other")])
 
 
+VECTORS = """
+options: {{corpus: [{corpus}], model: {model}, in_order: true, initial_embeddings: counts, learning_rate: 1e-3,
+  config_overrides: "hidden_size=24,pooler=true", per_device_train_batch_tokens: 400, use_cpu: true, report_to: none}}
+stages:
+  - {{steps: 6, encoding: forced, lm_weight: 0.5, tree_weight: 0, meaning_weight: 3, topic_weight: 2,
+      similarity_weight: 1, next_weight: 0.3, memory_weight: 8, parser_learning_rate: 0}}
+  - {{steps: 4, tree_weight: 0, choice_loss: 1, choice_scores: snapshot, meaning_weight: 3, next_weight: 0.3,
+      memory_weight: 8, parser_learning_rate: 0}}
+"""
+
+
+def test_vectors_are_learnt_for_a_model_with_trees_and_the_parser_stays(options, whole_run, tmp_path):
+    given = whole_run / "model"
+    (tmp_path / "recipe.yaml").write_text(VECTORS.format(corpus=options[1], model=given), encoding="utf-8")
+    arguments = ["--recipe", str(tmp_path / "recipe.yaml"), "--save_steps", "2", "--logging_steps", "2"]
+    whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
+    assert pretrain([*arguments, *whole]) == [0]
+    for name in ("LM", "meaning", "topic", "similarity", "next", "memory", "KL", "choice"):
+        assert re.search(rf"{name} \d", last_output()), name
+    assert pretrain([*arguments, *killed], at=("step", 5, "SIGKILL")) == [-9]
+    assert pretrain([*arguments, *killed]) == [0]
+    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
+    found, before = weights(tmp_path / "whole"), weights(whole_run)
+    assert found["model.pooler.weight"].shape == (24, 24)
+    assert all(torch.equal(found[name], before[name]) for name in before if "parser" in name)
+    assert not any("memory" in name for name in found)
+
+
 @pytest.mark.slow
 def test_many_options_work_together(options, tmp_path, sentences):
     """bf16, checkpointing, validation, a treebank, gzip, own vocabulary, another tracker."""
