@@ -1,7 +1,7 @@
-"""``fast-r2d2 parse | evaluate | report | convert``: a thin layer over the library, with one module per command.
+"""``fast-r2d2 parse | evaluate | report | neighbours | convert``: a thin layer over the library.
 
-The modules with options import nothing but the standard library, so that help and complaints appear at once. Each
-command imports the library when it runs.
+Each command is a module. Those with options import nothing but the standard library, so that help and complaints appear
+at once. Each command imports the library when it runs.
 """
 
 import argparse
@@ -10,9 +10,9 @@ import os
 import sys
 from importlib.metadata import version
 
-from . import convert, evaluate, parse, report
+from . import convert, evaluate, neighbours, parse, report
 
-COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "convert": convert}
+COMMANDS = {"parse": parse, "evaluate": evaluate, "report": report, "neighbours": neighbours, "convert": convert}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,0 +1,45 @@
+"""Find phrases of a text that say something like the given ones.
+
+    fast-r2d2 neighbours "the old bridge" "won the election" --file corpus.txt
+
+Phrases are constituents of the text's trees, compared by their vectors. With --index they are kept in a file, and the
+next search takes a second:
+
+    fast-r2d2 neighbours "the old bridge" --file corpus.txt.gz --index corpus.phrases
+    fast-r2d2 neighbours "a famous singer" --index corpus.phrases
+"""
+
+import argparse
+from pathlib import Path
+
+from .options import VECTOR_CHECKPOINT, add_threads_argument, check_model_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("phrases", nargs="+", help="the phrases to look for")
+    add("--file", type=Path, nargs="+", help="text files, plain or .gz, one sentence per line")
+    add("--index", type=Path, help="file that keeps the phrases of the text; it is made if it is not there")
+    add("--count", type=int, default=10, help="phrases that are shown; default: %(default)s")
+    add("--lines", type=int, default=20_000, help="read at most this number of lines; default: %(default)s")
+    add("--max_words", type=int, default=8, help="words of the longest phrases; default: %(default)s")
+    add("--checkpoint", default=VECTOR_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s")
+    add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
+    add_threads_argument(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command."""
+    for name, least in (("count", 1), ("lines", 1), ("max_words", 2)):
+        if getattr(options, name) < least:
+            raise ValueError(f"--{name} must be >= {least}, got {getattr(options, name)}")
+    for path in options.file or []:
+        if not path.is_file():
+            raise ValueError(f"--file {path} is no file")
+    if not options.file and not (options.index and options.index.exists()):
+        raise ValueError("give --file, the text to look in, or an --index that was made before")
+    check_model_options([options.checkpoint], options.threads)
+    from . import searching  # the library, which takes seconds to import
+
+    searching.run(options)

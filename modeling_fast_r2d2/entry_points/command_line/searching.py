@@ -1,0 +1,83 @@
+"""The work of `fast-r2d2 neighbours`: an index of phrases is made or read, and searched."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from modeling_fast_r2d2.parsing.phrases import Neighbour, PhraseIndex, vector_of
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from tokenization_fast_r2d2.lines import read_lines
+
+from .model import use_threads
+from .options import counted
+
+BOLD, PLAIN = "\033[1m", "\033[0m"
+
+
+def run(options: argparse.Namespace) -> None:
+    """Search as the options say, which are checked already."""
+    logging.disable_progress_bar()
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    parser = TreeParser.from_pretrained(options.checkpoint, device=device, with_vectors=True)
+    use_threads(options.threads, parser.model)
+    index = read_or_build(parser, options)
+    in_terminal = sys.stdout.isatty()
+    for phrase in options.phrases:
+        found = index.nearest(vector_of(parser, phrase), options.count)
+        print(drawn(phrase, found) if in_terminal else plain(phrase, found))
+
+
+def read_or_build(parser: TreeParser, options: argparse.Namespace) -> PhraseIndex:
+    """The index in the file, or a new one of the text, which is kept if there is a name for it.
+
+    Raises:
+        ValueError: if the index is of another checkpoint, or of other text than is given.
+    """
+    source = source_of(options)
+    if options.index and options.index.exists():
+        index = PhraseIndex.load(options.index)
+        for name, now in source.items():
+            if index.source.get(name) != now:
+                raise ValueError(f"{options.index} was made with {name} {index.source.get(name)!r}, now it is {now!r}; "
+                                 "delete the file, or give what it was made with")  # fmt: skip
+        return index
+    index = PhraseIndex.build(parser, lines_of(options), options.max_words, source, sys.stderr.isatty())
+    print(f"{counted(len(index), 'phrase')} of {counted(len(index.sentences), 'sentence')}", file=sys.stderr)
+    if options.index:
+        index.save(options.index)
+    return index
+
+
+def source_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What an index depends on. Without a text, only the checkpoint is compared."""
+    source: dict[str, Any] = {"checkpoint": options.checkpoint}
+    if options.file:
+        source |= {"files": [[str(path), path.stat().st_size] for path in options.file]}
+        source |= {"lines": options.lines, "max_words": options.max_words}
+    return source
+
+
+def lines_of(options: argparse.Namespace) -> Iterator[str]:
+    lines = (line.strip() for path in options.file for line in read_lines(path))
+    return islice((line for line in lines if line), options.lines)
+
+
+def drawn(phrase: str, found: list[Neighbour]) -> str:
+    """For a terminal: cosines, and sentences with the phrases in bold."""
+    rows = []
+    for cosine, words, (first, last) in found:
+        inside = BOLD + " ".join(words[first : last + 1]) + PLAIN
+        rows.append(f"  {cosine:.2f}  {' '.join([*words[:first], inside, *words[last + 1 :]])}")
+    return "\n".join([f"{BOLD}{phrase}{PLAIN}", *rows, ""])
+
+
+def plain(phrase: str, found: list[Neighbour]) -> str:
+    """A line for each, with tabs: the given phrase, the cosine, the found one and its sentence."""
+    return "\n".join(
+        f"{phrase}\t{neighbour.cosine:.4f}\t{neighbour.phrase}\t{' '.join(neighbour.words)}" for neighbour in found
+    )

@@ -1,0 +1,167 @@
+"""Phrases of a corpus that say something like a given one: constituents, found by their vectors."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from tqdm.auto import tqdm
+
+from ..embedding import in_batches, node_vectors
+from ..text_files import write_aside
+from .tree_parser import TreeParser
+
+LINES_AT_ONCE, BATCH_TOKENS = 2_000, 8_192
+LONGEST_PHRASE = 8  # words
+
+
+class Neighbour(NamedTuple):
+    """A phrase of the corpus.
+
+    Attributes:
+        cosine: of its vector and that of the phrase that was looked for.
+        words: the words of the first sentence that has it.
+        span: its first and last word there, inclusive.
+    """
+
+    cosine: float
+    words: list[str]
+    span: tuple[int, int]
+
+    @property
+    def phrase(self) -> str:
+        return " ".join(self.words[self.span[0] : self.span[1] + 1])
+
+
+class PhraseIndex:
+    """The constituents of a corpus, each once, with their vectors.
+
+    Args:
+        sentences: the words of each sentence, with blanks between them.
+        places: ``(phrases, 3)`` int32: sentence, first word and last word of each phrase.
+        vectors: ``(phrases, hidden_size)`` float16, of length 1.
+        source: what the index was made of, as JSON can hold it.
+    """
+
+    def __init__(self, sentences: list[str], places: np.ndarray, vectors: np.ndarray, source: dict[str, Any]):
+        self.sentences, self.places, self.vectors, self.source = sentences, places, vectors, source
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @classmethod
+    def build(
+        cls,
+        parser: TreeParser,
+        texts: Iterable[str],
+        max_words: int = LONGEST_PHRASE,
+        source: dict[str, Any] | None = None,
+        show_progress: bool = False,
+    ) -> "PhraseIndex":
+        """Encode texts, one sentence each.
+
+        Args:
+            parser: of words, with a model that has an encoder.
+            max_words: the length of the longest phrases; the shortest have two words.
+
+        Raises:
+            ValueError: if no text has a phrase.
+        """
+        sentences: list[str] = []
+        places, vectors, seen = [], [], set()
+        texts = iter(texts)
+        with tqdm(unit=" sentences", desc="encoding", disable=not show_progress) as bar:
+            while chunk := list(islice(texts, LINES_AT_ONCE)):
+                for words, found in _encode(parser, chunk):
+                    kept = []
+                    for (first, last), vector in found.items():
+                        phrase = " ".join(words[first : last + 1]).lower()
+                        if 1 <= last - first < max_words and phrase not in seen:
+                            seen.add(phrase)
+                            kept.append(((len(sentences), first, last), vector))
+                    if kept:
+                        sentences.append(" ".join(words))
+                        places += [place for place, _ in kept]
+                        vectors.append(_of_length_1(np.stack([vector for _, vector in kept])).astype(np.float16))
+                bar.update(len(chunk))
+        if not places:
+            raise ValueError(f"the text has no phrase of 2 to {max_words} words")
+        return cls(sentences, np.array(places, np.int32), np.concatenate(vectors), source or {})
+
+    def nearest(self, vector: np.ndarray, count: int = 10) -> list[Neighbour]:
+        """The phrases with the highest cosines, the highest first. Of phrases that overlap, only the best is there.
+
+        Args:
+            vector: ``(hidden_size,)``, such as that of `vector_of`.
+        """
+        [vector] = _of_length_1(np.asarray(vector, np.float32)[None])
+        cosines = np.concatenate([part.astype(np.float32) @ vector for part in _parts(self.vectors)])
+        chosen: list[int] = []
+        for row in np.argsort(-cosines, kind="stable").tolist():
+            if len(chosen) == count:
+                break
+            if not any(self._overlap(row, other) for other in chosen):
+                chosen.append(row)
+        return [self._neighbour(row, float(cosines[row])) for row in chosen]
+
+    def _overlap(self, row: int, other: int) -> bool:
+        (sentence, first, last), (other_sentence, other_first, other_last) = self.places[[row, other]].tolist()
+        return sentence == other_sentence and first <= other_last and other_first <= last
+
+    def _neighbour(self, row: int, cosine: float) -> Neighbour:
+        sentence, first, last = self.places[row].tolist()
+        return Neighbour(cosine, self.sentences[sentence].split(" "), (first, last))
+
+    def save(self, path: str | Path) -> None:
+        """Write one file, whole or not at all."""
+        text = np.frombuffer("\n".join(self.sentences).encode(), np.uint8)
+        tensors = {"vectors": self.vectors, "places": self.places, "text": text}
+        metadata = {"source": json.dumps(self.source)}
+        write_aside(Path(path), lambda aside: save_file(tensors, aside, metadata))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PhraseIndex":
+        """Read the file of `save`. Raises ValueError if it is no such file, or damaged."""
+        try:
+            with safe_open(path, "numpy") as file:
+                tensors = {name: file.get_tensor(name) for name in ("vectors", "places", "text")}
+                source = json.loads((file.metadata() or {})["source"])
+            sentences = tensors["text"].tobytes().decode().split("\n")
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise ValueError(f"{path} is no index of phrases, or damaged ({error}); make it again") from error
+        return cls(sentences, tensors["places"], tensors["vectors"], source)
+
+
+def vector_of(parser: TreeParser, phrase: str) -> np.ndarray:
+    """``(hidden_size,)`` float32: the vector of a phrase. Raises ValueError for a text without words."""
+    [(words, found)] = _encode(parser, [phrase])
+    if not words:
+        raise ValueError(f"{phrase!r} has no words")
+    return found[0, len(words) - 1]
+
+
+def _encode(parser: TreeParser, texts: Sequence[str]) -> Iterator[tuple[list[str], dict[tuple[int, int], np.ndarray]]]:
+    """The words of each text that the model sees, and the vectors of words and constituents."""
+    read = parser.read(list(texts))
+    found = in_batches(
+        parser.model, read, lambda batch: node_vectors(parser.model, parser.processor, batch, parser.bounds_bonus),
+        batch_tokens=BATCH_TOKENS,
+    )  # fmt: skip
+    for sentence, vectors in zip(read, found, strict=True):
+        yield list(sentence.words), vectors
+
+
+def _of_length_1(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
+
+
+def _parts(rows: np.ndarray, size: int = 100_000) -> Iterator[np.ndarray]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+__all__ = ["LONGEST_PHRASE", "Neighbour", "PhraseIndex", "vector_of"]
