@@ -48,6 +48,15 @@ def test_random_trees_are_others_and_the_same_at_each_run():
     np.testing.assert_allclose(first[1], vectors("root, parser's tree")[1], atol=2e-6)  # one token has one tree
 
 
+def test_trees_that_branch_to_the_right_are_those_of_falling_scores(plain):
+    batch = evaluate_vectors.AutoProcessor.from_pretrained(bundled_checkpoint())(TEXTS[2:3])
+    words = batch["input_ids"].shape[1]
+    scores = -torch.arange(words - 1.0)[None]
+    with torch.no_grad():
+        found = plain(batch["input_ids"], batch["attention_mask"], batch["atom_spans"], split_scores=scores)
+    np.testing.assert_allclose(vectors("root, right-branching tree")[2], found.pooler_output[0], atol=2e-6)
+
+
 def test_perfect_similarities_are_100(tmp_path, capsys, plain):
     first, second = TEXTS, TEXTS[1:] + TEXTS[:1]
     pairs = [plain.encode(texts, normalize_embeddings=True) for texts in (first, second)]

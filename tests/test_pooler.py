@@ -1,0 +1,72 @@
+"""Models whose sentence and constituent vectors are a linear map of their nodes' vectors."""
+
+import numpy as np
+import pytest
+import torch
+
+from modeling_fast_r2d2 import (
+    FastR2D2Config,
+    FastR2D2ForPairClassification,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    FastR2D2Model,
+    TreeParser,
+    bundled_checkpoint,
+)
+
+TEXT = "The old man bought a new car"
+
+
+@pytest.fixture
+def folder(tmp_path, tokenizer):
+    """The bundled model with a pooler."""
+    given = FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint())
+    model = FastR2D2ForPreTraining(FastR2D2Config.from_dict(given.config.to_dict() | {"pooler": True}))
+    model.load_state_dict(given.state_dict(), strict=False)
+    model.save_pretrained(tmp_path)
+    TreeParser.from_pretrained("fast-r2d2-tiny").processor.tokenizer.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_the_pooler_is_saved_and_all_doors_give_its_vectors(folder):
+    plain, model = FastR2D2Model.from_pretrained(bundled_checkpoint()), FastR2D2Model.from_pretrained(folder)
+    matrix = model.pooler.weight.detach().numpy()
+    expected = plain.encode(TEXT) @ matrix.T
+    np.testing.assert_allclose(model.encode(TEXT), expected, atol=1e-4)
+    for before, after in zip(plain.constituents(TEXT), model.constituents(TEXT), strict=True):
+        assert before.span == after.span
+        np.testing.assert_allclose(after.vector, before.vector @ matrix.T, atol=1e-4)
+    parsed = TreeParser.from_pretrained(str(folder), with_vectors=True)([TEXT])[0]
+    np.testing.assert_allclose(parsed.vector, expected, atol=1e-4)
+
+
+def test_sentence_transformers_gives_them_too(folder):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    vector = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode([TEXT])[0]
+    np.testing.assert_allclose(vector, FastR2D2Model.from_pretrained(folder).encode(TEXT), atol=1e-5)
+
+
+@pytest.mark.parametrize("head", [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification])
+def test_classifiers_and_last_hidden_state_keep_the_nodes_vectors(folder, head, a_batch):
+    ids = {"input_ids": a_batch["input_ids"], "attention_mask": a_batch["attention_mask"]}
+    if head is FastR2D2ForPairClassification:
+        ids = {name: value[:4] for name, value in ids.items()}
+        ids["token_type_ids"] = torch.zeros_like(ids["input_ids"])
+        ids["token_type_ids"][:, 1:] = ids["attention_mask"][:, 1:]
+        ids = {name: value[[0, 3]] for name, value in ids.items()}
+    torch.manual_seed(0)
+    pooled = head.from_pretrained(folder).eval()
+    plain = head.from_pretrained(bundled_checkpoint()).eval()
+    plain.load_state_dict({name: v for name, v in pooled.state_dict().items() if "pooler" not in name})
+    torch.testing.assert_close(pooled(**ids).logits, plain(**ids).logits)
+    one = {name: value for name, value in ids.items() if name != "token_type_ids"}
+    states = [model.model(**one).last_hidden_state for model in (pooled, plain)]
+    torch.testing.assert_close(*states)
+
+
+def test_models_without_a_pooler_give_the_nodes_vectors():
+    model = FastR2D2Model.from_pretrained(bundled_checkpoint())
+    nodes = torch.randn(3, 64)
+    assert model.pooler is None and model.pool(nodes) is nodes
+    with pytest.raises(ValueError, match="pooler must be True or False, got 'yes'"):
+        FastR2D2Config(pooler="yes")
