@@ -39,7 +39,20 @@ from .tree_distribution import TreeDistribution
 
 
 class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
-    """Parser and encoder: sentences to root vectors, constituent vectors and trees."""
+    """Parser and encoder: sentences to sentence vectors, constituent vectors and trees.
+
+    ``last_hidden_state`` holds the nodes of a tree, ``2 * n - 1`` for ``n`` tokens, in a batch of ``seq_len``:
+
+    | rows | what |
+    | --- | --- |
+    | ``0 ... n - 1`` | the tokens, without context |
+    | ``seq_len + k``, for ``k`` in ``0 ... n - 2`` | the constituent that splits after token ``k``, over ``spans[k]`` |
+    | all others | zeros |
+
+    To compare them, put rows through `pool`; ``pooler_output`` is that of the root, the constituent over all tokens.
+    A mean over all rows, or over those of ``attention_mask``, is no sentence vector: take ``pooler_output``, or
+    `encode` for texts.
+    """
 
     _auto_class = "AutoModel"
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^decoder_stack\.", r"^classifier\."]  # the heads'
