@@ -6,7 +6,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-DEFAULT_CHECKPOINT, VECTOR_CHECKPOINT = "fast-r2d2-tiny", "fast-r2d2-small"
+DEFAULT_CHECKPOINT = "fast-r2d2-tiny"
 # The library's own names, written here once more, since importing the library takes seconds. A test compares them.
 METHODS = ("parser", "chart", "minimum_risk", "heuristic")
 BASELINES = ("left", "right", "balanced", "random")
