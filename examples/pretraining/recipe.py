@@ -95,7 +95,7 @@ class Settings:
 
     @property
     def needs_count_vectors(self) -> bool:
-        return bool(self.meaning_weight or self.topic_weight or self.similarity_weight)
+        return bool(self.meaning_weight or self.topic_weight or self.similarity_weight or self.next_weight)
 
     @property
     def needs_snapshot(self) -> bool:

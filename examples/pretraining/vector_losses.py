@@ -68,16 +68,18 @@ class SimilarityLoss(CountLoss):
         return F.cross_entropy(found, target.softmax(-1))
 
 
-def next_loss(of: EncodedBatch) -> Tensor:
+class NextLoss(CountLoss):
     """Cross entropy of finding each sentence's neighbour among the batch's other sentences, both ways. The batch holds
     pairs of neighbours, one after the other."""
-    pairs = len(of.chart.roots) // 2
-    vectors = F.normalize(of.model.model.pool(of.encoded.nodes[of.chart.roots[: 2 * pairs]]).float(), dim=-1)
-    if not pairs:
-        return 0 * of.encoded.nodes.sum()
-    similarities = vectors[0::2] @ vectors[1::2].T / NEIGHBOUR_TEMPERATURE
-    right = torch.arange(pairs, device=vectors.device)
-    return (F.cross_entropy(similarities, right) + F.cross_entropy(similarities.T, right)) / 2
+
+    def forward(self, of: EncodedBatch) -> Tensor:
+        pairs = len(of.chart.roots) // 2
+        if not pairs:
+            return 0 * of.encoded.nodes.sum()
+        vectors, _ = self.pooled(of, of.chart.roots[: 2 * pairs])
+        similarities = vectors[0::2] @ vectors[1::2].T / NEIGHBOUR_TEMPERATURE
+        right = torch.arange(pairs, device=vectors.device)
+        return (F.cross_entropy(similarities, right) + F.cross_entropy(similarities.T, right)) / 2
 
 
 class MemoryLoss(nn.Module):

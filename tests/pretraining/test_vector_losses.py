@@ -72,7 +72,11 @@ def test_similarities_follow_those_of_counts(encode, vectors):
 
 def test_a_sentence_finds_its_neighbour(encode):
     of, loss = encode("next")
-    pool, roots = of.model.model.pooler, of.encoded.nodes[of.chart.roots]
+    pooler, roots = of.model.model.pooler, of.encoded.nodes[of.chart.roots]
+
+    def pool(node):
+        return pooler(node)[:FEATURES]
+
     total = 0
     for one, other in ((0, 1), (1, 0)):
         for pair in range(2):  # the fifth sentence has no neighbour
@@ -111,6 +115,9 @@ def test_every_loss_teaches_embeddings_and_composition(encode, name):
     taught = {name for name, parameter in of.model.named_parameters() if parameter.grad is not None}
     assert {"model.embeddings.weight", "model.composition.blend.weight"} <= taught
     assert ("model.pooler.weight" in taught) == (name != "memory")
+    if name != "memory":  # what a model knew before it was made wider stands behind these features
+        gradient = of.model.model.pooler.weight.grad
+        assert gradient[:FEATURES].any() and not gradient[FEATURES:].any()
 
 
 @pytest.mark.parametrize("name", ["meaning", "topic", "similarity", "next", "memory"])
