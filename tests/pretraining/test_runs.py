@@ -402,7 +402,7 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, corpus, tmp
     assert "room for 9" in error_of([*options, "--config_overrides", "vocab_size=9", *out])
     assert "no model could be loaded" in error_of([*options, "--model", str(tmp_path), *out])
     given = [*options, "--model", str(whole_run / "model"), *out, "--config_overrides"]
-    for overrides in ("intermediate_size=64", "num_hidden_layers=2"):
+    for overrides in ("intermediate_size=16", "num_hidden_layers=2"):
         assert f"--config_overrides {overrides!r} wants other weights" in error_of([*given, overrides])
     assert "--config_overrides 'no_such=1'" in error_of([*given, "no_such=1"])
     assert not (tmp_path / "run").exists()
