@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from modeling_fast_r2d2 import TreeParser
 from modeling_fast_r2d2.parsing.phrases import Neighbour, PhraseIndex, vector_of
@@ -61,6 +62,14 @@ def test_an_index_is_kept_in_a_file(index, tmp_path):
     (tmp_path / "a.phrases").write_bytes(b"{}")
     with pytest.raises(ValueError, match="no index of phrases, or damaged"):
         PhraseIndex.load(tmp_path / "a.phrases")
+
+
+def test_an_index_fits_the_model_that_made_it_and_no_other(parser, index):
+    other = TreeParser.from_pretrained("fast-r2d2-tiny", with_vectors=True)
+    assert index.fits(parser) and index.fits(other)
+    with torch.no_grad():
+        other.model.composition.blend.weight.add_(1.0).mul_(torch.randn(2, 64))
+    assert not index.fits(other)
 
 
 def test_texts_without_phrases_are_refused(parser):

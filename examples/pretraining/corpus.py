@@ -135,12 +135,18 @@ class Corpus:
 
     def count_tokens(self, vocab_size: int) -> np.ndarray:
         """``(vocab_size,)`` int64, how often each token occurs."""
-        return np.bincount(self.token_ids(), minlength=vocab_size)
+        return sum(
+            (np.bincount(tokens, minlength=vocab_size) for tokens in self._chunks_of_tokens()),
+            np.zeros(vocab_size, np.int64),
+        )
 
     def token_ids(self) -> np.ndarray:
         """``(num_tokens,)`` int64, of all sentences, end to end."""
-        chunks = self.rows.data.column("input_ids").chunks  # rows that are not kept have no tokens
-        return np.concatenate([chunk.flatten().to_numpy() for chunk in chunks])
+        return np.concatenate(list(self._chunks_of_tokens()))
+
+    def _chunks_of_tokens(self) -> Iterator[np.ndarray]:
+        for chunk in self.rows.data.column("input_ids").chunks:  # rows that are not kept have no tokens
+            yield chunk.flatten().to_numpy()
 
     def digest(self) -> str:
         """A hash of everything that a run reads of its sentences, in their order; about a second per 40M tokens."""

@@ -9,9 +9,11 @@ Raw text is enough. It is counted once, when it is read.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +30,7 @@ from pretraining.options import DataOptions
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import sentences_to_parse
 
+Kind = TypeVar("Kind")
 COUNTS_FILE = "unit_counts.safetensors"
 LINES_PER_BATCH = 50_000  # many, because every batch is a row of the cache that is three vocabularies long
 
@@ -47,11 +50,15 @@ class UnitCounts:
     @classmethod
     def load(cls, folder: Path) -> "UnitCounts | None":
         """Read the file of `save`; None if there is none. Raises ValueError if it is damaged."""
-        path = folder / COUNTS_FILE
-        try:
-            return cls(**load_file(path)) if path.exists() else None
-        except (SafetensorError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}); delete it, and the text is counted again") from error
+        return load_counts(cls, folder / COUNTS_FILE, load_file)
+
+
+def load_counts(kind: Callable[..., Kind], path: Path, load_file: Callable[[Path], dict]) -> Kind | None:
+    """What a run's folder keeps of its text; None if the file is not there. Raises ValueError if it is damaged."""
+    try:
+        return kind(**load_file(path)) if path.exists() else None
+    except (SafetensorError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it, and the text is counted again") from error
 
 
 class CountTeacher:

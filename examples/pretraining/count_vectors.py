@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
 from modeling_fast_r2d2.text_files import write_aside
+from pretraining.count_teacher import load_counts
 
 VECTORS_FILE = "count_vectors.safetensors"
 WINDOW = 5  # tokens to either side
@@ -69,11 +69,7 @@ class CountVectors:
     @classmethod
     def load(cls, folder: Path) -> "CountVectors | None":
         """Read the file of `save`; None if there is none. Raises ValueError if it is damaged."""
-        path = folder / VECTORS_FILE
-        try:
-            return cls(**load_file(path)) if path.exists() else None
-        except (SafetensorError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}); delete it, and the vectors are made again") from error
+        return load_counts(cls, folder / VECTORS_FILE, load_file)
 
 
 def count_vectors(token_ids: np.ndarray, lengths: np.ndarray, vocab_size: int, features: int) -> CountVectors:

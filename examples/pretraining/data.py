@@ -18,7 +18,7 @@ from pretraining.corpus import Corpus, files_of, make_line_tokenizer, read_texts
 from pretraining.count_teacher import UnitCounts, count_corpus
 from pretraining.count_vectors import CountVectors, count_vectors
 from pretraining.evaluation import read_gold_trees
-from pretraining.models import make_model, make_tokenizer, size_of_count_vectors
+from pretraining.models import final_config, make_model, make_tokenizer, size_of_count_vectors
 from pretraining.options import DataOptions, Options
 from tokenization_fast_r2d2 import read_sentences
 
@@ -187,7 +187,7 @@ def read_count_vectors(
         return None
     vectors = CountVectors.load(folder)
     if vectors is None:
-        config = make_model(tokenizer, options.model).config
+        config = final_config(tokenizer, options.model)
         features = size_of_count_vectors(options.model, config)
         vectors = count_vectors(corpus.token_ids(), corpus.lengths, config.vocab_size, features)
         if is_main:

@@ -91,7 +91,7 @@ def check_stages(stages: Iterable[Stage]) -> None:
 
 
 def with_parameters(stages: Iterable[Stage]) -> list[Loss]:
-    """The losses with parameters of their own that some stage has."""
+    """The losses that are modules, with parameters of their own or reading the pooler's, that some stage has."""
     classes = [loss for loss in LOSSES if isinstance(loss.of, type)]
     return [loss for loss in classes if any(map(loss.is_used, ends_of(stages)))]
 
@@ -149,7 +149,8 @@ class Objective(nn.Module):
             ValueError: for scores of another shape, or NaN.
         """
         base, scores = self.model.model, guidance.chart_scores
-        given = scores if guidance.encoding == "forced" else None  # nothing learns from the parser's own
+        # Where all sentences are encoded along a tree of given scores, nothing needs the parser's own.
+        given = scores if guidance.encoding == "forced" and guidance.chart_rows is None else None
         batch = base.read_batch(
             inputs["input_ids"], inputs.get("attention_mask"), inputs.get("atom_spans"), split_scores=given
         )

@@ -3,7 +3,6 @@
 import copy
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -39,7 +38,7 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
         model = load_given_model(options)
         check_fit(tokenizer, model.config)
     else:
-        config = make_config(tokenizer, options)
+        config = final_config(tokenizer, options)
         check_fit(tokenizer, config)
         model = FastR2D2ForPreTraining(config)
         if config.pooler:
@@ -53,10 +52,8 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
 
 
 def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
-    """The given model. Its configuration may be overridden where that does not change its weights."""
-    given = _load(AutoConfig.from_pretrained, options.model, "model")
-    if not isinstance(given, FastR2D2Config):
-        raise ValueError(f"{options.model!r} is not a Fast-R2D2 model but a {given.model_type!r} model")
+    """The given model. Its configuration may be overridden where its weights stay or grow."""
+    given = given_config(options)
     config = override(given, options.config_overrides)
     narrow = as_narrow_as(given, config) if is_wider(given, config) else config
     if weights_of(narrow) != weights_of(given):
@@ -66,6 +63,14 @@ def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
         )
     model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=True, config=narrow), options.model, "model")
     return model if weights_of(narrow) == weights_of(config) else widen(model, config)
+
+
+def given_config(options: ModelOptions) -> FastR2D2Config:
+    """The configuration of the given model as it is."""
+    given = _load(AutoConfig.from_pretrained, options.model, "model")
+    if not isinstance(given, FastR2D2Config):
+        raise ValueError(f"{options.model!r} is not a Fast-R2D2 model but a {given.model_type!r} model")
+    return given
 
 
 def weights_of(config: FastR2D2Config) -> dict[str, torch.Size]:
@@ -103,6 +108,13 @@ def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) ->
         model.lm_head.decoder.bias.copy_(torch.from_numpy(np.log(share)))
 
 
+def final_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
+    """The configuration of the model that `make_model` makes."""
+    if options.model:
+        return override(given_config(options), options.config_overrides)
+    return make_config(tokenizer, options)
+
+
 def size_of_count_vectors(options: ModelOptions, config: FastR2D2Config) -> int:
     """Features of count vectors: all of a new model's, or those by which a given model is made wider.
 
@@ -111,7 +123,7 @@ def size_of_count_vectors(options: ModelOptions, config: FastR2D2Config) -> int:
     """
     if not options.model:
         return config.hidden_size
-    given = load_given_model(replace(options, config_overrides=None)).config.hidden_size
+    given = given_config(options).hidden_size
     if given == config.hidden_size or not config.pooler:
         raise ValueError("count vectors teach a new model, or a given one that is made wider and has a pooler, as with "
                          f"--config_overrides hidden_size={given + 256},pooler=true")  # fmt: skip

@@ -1,8 +1,8 @@
 """A model made wider: it knows what it knew, and has room for more.
 
-Each vector of the wider model is the old one, with new features behind it. Old weights stay, and old features depend on
-old ones alone; new features depend on both. What the model computes changes a little, because layer norms are over old
-and new features together; training mends that.
+Each vector of the wider model is the old one, with new features behind it. At first, old weights are as they were, and
+old features depend on old ones alone; new features depend on both. What the model computes changes a little, because
+layer norms are over old and new features together; training mends that.
 """
 
 import torch

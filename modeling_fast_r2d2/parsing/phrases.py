@@ -92,6 +92,15 @@ class PhraseIndex:
             raise ValueError(f"the text has no phrase of 2 to {max_words} words")
         return cls(sentences, np.array(places, np.int32), np.concatenate(vectors), source or {})
 
+    def fits(self, parser: TreeParser) -> bool:
+        """Whether the vectors are those of this parser's model, by the first sentence."""
+        [(_, found)] = _encode(parser, [self.sentences[0]])
+        rows = np.flatnonzero(self.places[:, 0] == 0)
+        expected = [found[first, last] for _, first, last in self.places[rows].tolist() if (first, last) in found]
+        if len(expected) < len(rows) or expected[0].shape != self.vectors.shape[1:]:
+            return False
+        return np.allclose(_of_length_1(np.stack(expected)), self.vectors[rows].astype(np.float32), atol=5e-3)
+
     def nearest(self, vector: np.ndarray, count: int = 10) -> list[Neighbour]:
         """The phrases with the highest cosines, the highest first. Of phrases that overlap, only the best is there.
 
@@ -131,6 +140,8 @@ class PhraseIndex:
                 tensors = {name: file.get_tensor(name) for name in ("vectors", "places", "text")}
                 source = json.loads((file.metadata() or {})["source"])
             sentences = tensors["text"].tobytes().decode().split("\n")
+            if len(tensors["places"]) != len(tensors["vectors"]) or tensors["places"][:, 0].max() >= len(sentences):
+                raise ValueError("its parts do not fit together")
         except (SafetensorError, KeyError, ValueError) as error:
             raise ValueError(f"{path} is no index of phrases, or damaged ({error}); make it again") from error
         return cls(sentences, tensors["places"], tensors["vectors"], source)

@@ -1,8 +1,12 @@
 """``fast-r2d2 neighbours``."""
 
+import shutil
+
 import pytest
+import torch
 
 from fast_r2d2_entry_points.command_line import main
+from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
 
 TEXT = "The old man bought a new car .\n\nA woman sold the old bridge .\nShe sleeps .\n"
 TINY = ["--checkpoint", "fast-r2d2-tiny"]
@@ -28,6 +32,13 @@ def test_phrases_are_found_and_the_index_is_kept(text, tmp_path, capsys):
     assert capsys.readouterr().out == first.out
     main([*arguments, "--file", str(text)])
     assert capsys.readouterr().out == first.out
+    model = FastR2D2Model.from_pretrained(bundled_checkpoint())
+    torch.nn.init.normal_(model.embeddings.weight)
+    shutil.copytree(bundled_checkpoint(), tmp_path / "other")
+    model.save_pretrained(tmp_path / "other")
+    with pytest.raises(SystemExit, match="2"):
+        main(["neighbours", "a new car", "--checkpoint", str(tmp_path / "other"), "--index", str(index)])
+    assert "has the vectors of another model; delete the file" in capsys.readouterr().err
     text.write_text(TEXT * 2, encoding="utf-8")
     for more, message in [(["--file", str(text)], "was made with files"), ([], "the text to look in")]:
         if not more:

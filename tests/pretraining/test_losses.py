@@ -60,6 +60,18 @@ def test_charts_are_pruned_by_given_scores_while_the_tree_loss_keeps_the_parsers
     torch.testing.assert_close(roots, torch.where(some[:, None], given.pooler_output, plain.pooler_output))
 
 
+def test_forced_trees_may_be_those_of_given_scores_in_some_rows(objective, a_batch):
+    scores, some = torch.randn(5, 8), torch.tensor([True, False, False, True, False])
+    objective.eval()
+    plain, given = (
+        objective.model.model(**a_batch, encoding="forced", **more).pooler_output
+        for more in ({}, {"split_scores": scores})
+    )
+    for rows, expected in ((None, given), (some, torch.where(some[:, None], given, plain))):
+        found = objective.encode(a_batch, Guidance("forced", chart_scores=scores, chart_rows=rows))
+        torch.testing.assert_close(found.encoded.nodes[found.chart.roots], expected)
+
+
 @pytest.mark.parametrize("apart", [True, False])
 def test_the_language_models_gradient_can_be_kept_from_the_choice(objective, a_batch, apart):
     if not apart:

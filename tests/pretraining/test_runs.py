@@ -329,6 +329,11 @@ def test_vectors_are_learnt_for_a_model_with_trees_and_the_parser_stays(options,
     assert found["model.pooler.weight"].shape == (24, 24)
     assert all(torch.equal(found[name], before[name]) for name in before if "parser" in name)
     assert not any("memory" in name for name in found)
+    more = ["--corpus", options[1], "--model", str(tmp_path / "whole" / "model"), "--use_cpu", "--report_to", "none"]
+    assert pretrain([*more, "--max_steps", "2", "--output_dir", str(tmp_path / "more")]) == [0]
+    after = weights(tmp_path / "more")  # no loss of the paper reads the pooler, so it rests
+    assert torch.equal(after["model.pooler.weight"], found["model.pooler.weight"])
+    assert not torch.equal(after["model.embeddings.weight"], found["model.embeddings.weight"])
 
 
 @pytest.mark.slow

@@ -29,6 +29,14 @@ def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeP
     return parser
 
 
+def check_device(name: str) -> None:
+    """Raise ValueError if there is no such device."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"--device {name} is not available: {str(error).splitlines()[0]}") from error
+
+
 def use_threads(number: int | None, model: PreTrainedModel) -> None:
     """Set the number of threads of this process.
 

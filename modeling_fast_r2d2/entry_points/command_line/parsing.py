@@ -5,7 +5,6 @@ import sys
 import time
 from itertools import chain, islice
 
-import torch
 from tqdm import tqdm
 from transformers.utils import logging
 
@@ -13,7 +12,7 @@ from modeling_fast_r2d2.text_files import write_text
 from tokenization_fast_r2d2.lines import chunks
 
 from .formats import as_lines
-from .model import load_parser, parse_texts
+from .model import check_device, load_parser, parse_texts
 from .options import counted
 from .shards import parse_in_shards
 from .texts import texts_to_parse
@@ -25,20 +24,13 @@ def run(options: argparse.Namespace) -> None:
     """Parse as the options say, which are checked already."""
     logging.disable_progress_bar()
     if options.device:
-        _check_device(options.device)
+        check_device(options.device)
     if options.format == "svg":
         write_pictures(options)
     elif options.output:
         parse_in_shards(options)
     else:
         stream(options)
-
-
-def _check_device(name: str) -> None:
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device {name} is not available: {str(error).splitlines()[0]}") from error
 
 
 def stream(options: argparse.Namespace) -> None:

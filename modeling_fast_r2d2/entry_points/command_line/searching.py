@@ -13,7 +13,7 @@ from modeling_fast_r2d2.parsing.phrases import Neighbour, PhraseIndex, vector_of
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from tokenization_fast_r2d2.lines import read_lines
 
-from .model import use_threads
+from .model import check_device, use_threads
 from .options import counted
 
 BOLD, PLAIN = "\033[1m", "\033[0m"
@@ -22,6 +22,8 @@ BOLD, PLAIN = "\033[1m", "\033[0m"
 def run(options: argparse.Namespace) -> None:
     """Search as the options say, which are checked already."""
     logging.disable_progress_bar()
+    if options.device:
+        check_device(options.device)
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     parser = TreeParser.from_pretrained(options.checkpoint, device=device, with_vectors=True)
     use_threads(options.threads, parser.model)
@@ -36,7 +38,7 @@ def read_or_build(parser: TreeParser, options: argparse.Namespace) -> PhraseInde
     """The index in the file, or a new one of the text, which is kept if there is a name for it.
 
     Raises:
-        ValueError: if the index is of another checkpoint, or of other text than is given.
+        ValueError: if the index is of another model, or of other text than is given.
     """
     source = source_of(options)
     if options.index and options.index.exists():
@@ -45,6 +47,8 @@ def read_or_build(parser: TreeParser, options: argparse.Namespace) -> PhraseInde
             if index.source.get(name) != now:
                 raise ValueError(f"{options.index} was made with {name} {index.source.get(name)!r}, now it is {now!r}; "
                                  "delete the file, or give what it was made with")  # fmt: skip
+        if not index.fits(parser):
+            raise ValueError(f"{options.index} has the vectors of another model; delete the file")
         return index
     index = PhraseIndex.build(parser, lines_of(options), options.max_words, source, sys.stderr.isatty())
     print(f"{counted(len(index), 'phrase')} of {counted(len(index.sentences), 'sentence')}", file=sys.stderr)
@@ -54,12 +58,11 @@ def read_or_build(parser: TreeParser, options: argparse.Namespace) -> PhraseInde
 
 
 def source_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What an index depends on. Without a text, only the checkpoint is compared."""
-    source: dict[str, Any] = {"checkpoint": options.checkpoint}
-    if options.file:
-        source |= {"files": [[str(path), path.stat().st_size] for path in options.file]}
-        source |= {"lines": options.lines, "max_words": options.max_words}
-    return source
+    """What an index depends on besides the model; nothing if no text is given."""
+    if not options.file:
+        return {}
+    files = [[str(path), path.stat().st_size] for path in options.file]
+    return {"files": files, "lines": options.lines, "max_words": options.max_words}
 
 
 def lines_of(options: argparse.Namespace) -> Iterator[str]:
