@@ -22,7 +22,7 @@ from glue.data import read_task
 from glue.options import FineTuningArguments, GlueOptions
 from glue.report import collect_results, model_card, table, write_results
 from glue.tasks import Task, find_task
-from glue.training import evaluation_sets, make_trainer
+from glue.training import make_trainer
 from modeling_fast_r2d2.text_files import hold_folder
 
 
@@ -51,9 +51,6 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
         settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
     with settings.main_process_first(desc="reading the task"):
         data = read_task(task, options.data)
-    first = evaluation_sets(data)[0][0]
-    settings.metric_for_best_model = f"eval_{first}_{options.encoding}_{task.metric}"
-    settings.greater_is_better = True
     trainer = make_trainer(task, data, options, settings)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:

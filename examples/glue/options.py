@@ -7,6 +7,8 @@ from transformers.training_args import OptimizerNames
 
 from modeling_fast_r2d2 import bundled_checkpoint
 
+SCORED_ENCODINGS = ("forced", "chart")  # of a Fast-R2D2 model: Fast-R2D2* and Fast-R2D2 in the paper
+
 
 def _help(text: str, default=None, **metadata):
     return field(default=default, metadata={"help": text, **metadata})
@@ -18,11 +20,11 @@ class GlueOptions:
 
     tasks: list[str] = field(metadata={"help": "tasks that run one after the other: CoLA, SST-2, MRPC, QQP, MNLI, RTE"})
     data: str = _help("folder with a folder of TSV files per task, or a data set's Hub name", "nyu-mll/glue")
-    model: str = _help("folder or Hub name of the checkpoint to fine-tune", bundled_checkpoint())
+    model: str = _help("folder or Hub name of the model to fine-tune, Fast-R2D2 or another", bundled_checkpoint())
     max_length: int = _help("longer sentences, or pairs, are cut to this number of tokens", 200)
     max_train_samples: int | None = _help("largest number of training rows, chosen at random by the seed")
     encoding: str = _help("encoding whose score on the first evaluation set chooses the best epoch", "forced",
-                          choices=["forced", "chart"])  # fmt: skip
+                          choices=list(SCORED_ENCODINGS))  # fmt: skip
     license: str | None = _help("licence of the weights for the model card, as the Hub writes it: apache-2.0, mit, ...")
     forced_loss_weight: float | None = _help(
         "weight of the task loss along the parser's tree; by default as in the model"

@@ -6,8 +6,9 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import Trainer
 
-from glue.options import FineTuningArguments, GlueOptions
+from glue.options import SCORED_ENCODINGS, FineTuningArguments, GlueOptions
 from glue.tasks import Task
+from modeling_fast_r2d2.checkpoints.folders import OUR_TYPE
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from modeling_fast_r2d2.text_files import write_text
 
@@ -42,8 +43,11 @@ def collect_results(task: Task, trainer: Trainer, options: GlueOptions, argument
         "train_rows": len(trainer.train_dataset),
         "train_seconds": summary["train_runtime"],
         "model": options.model,
+        "model_type": trainer.model.config.model_type,
         "loss_weights": {
-            loss: getattr(trainer.model.config, f"{loss}_loss_weight") for loss in ("forced", "chart", "lm", "tree")
+            loss: getattr(trainer.model.config, f"{loss}_loss_weight")
+            for loss in ("forced", "chart", "lm", "tree")
+            if trainer.model.config.model_type == OUR_TYPE
         },
         "settings": {
             "learning_rate": arguments.learning_rate,
@@ -66,13 +70,16 @@ def scores(result: dict) -> list[tuple[str, str, float]]:
 
 
 def table(all_results: list[dict]) -> str:
-    """A Markdown table of scores times 100, with a line per task, evaluation set and encoding."""
+    """A Markdown table of scores times 100, with a line per task, evaluation set and encoding (Fast-R2D2's alone)."""
     rows = [["task", "on", "encoding", "accuracy", "MCC", "F1", "epoch", "minutes"]]
     for result in all_results:
         places = dict.fromkeys(place for place, _, _ in scores(result))
         for place in places:
             values = {name: f"{100 * value:.1f}" for where, name, value in scores(result) if where == place}
-            stem, _, encoding = place.rpartition("_")
+            stem, encoding = next(
+                ((place.removesuffix(f"_{name}"), name) for name in SCORED_ENCODINGS if place.endswith(f"_{name}")),
+                (place, ""),
+            )
             rows.append([
                 result["task"], stem, encoding, values["accuracy"], values.get("matthews_correlation", ""),
                 values.get("f1", ""), f"{result['best']['epoch']:g}", f"{result['train_seconds'] / 60:.1f}",
@@ -93,7 +100,7 @@ def model_card(task: Task, result: dict, place: str, license: str | None = None)
     name = f"{Path(result['model']).name}-{task.hub_name}"
     data = ModelCardData(
         library_name="transformers", license=license, datasets=["nyu-mll/glue"], model_name=name,
-        pipeline_tag="text-classification", tags=["fast-r2d2"],
+        pipeline_tag="text-classification", tags=[result["model_type"].replace("_", "-")],
         eval_results=[
             EvalResult(
                 task_type="text-classification", dataset_type="nyu-mll/glue", dataset_name=f"GLUE {task.name}",
@@ -107,14 +114,16 @@ def model_card(task: Task, result: dict, place: str, license: str | None = None)
         f"The epoch was chosen by `{result['chosen_by']}`, so these scores are slightly too high."
         if result["chosen_by"] else "The weights are those of the last epoch."
     )  # fmt: skip
+    is_ours = result["model_type"] == OUR_TYPE
     weights = ", ".join(f"{loss} {weight:g}" for loss, weight in result["loss_weights"].items())
+    kind = "[Fast-R2D2](https://arxiv.org/abs/2203.00281)" if is_ours else result["model_type"]
+    encodings = " `forced` is the parser's tree (Fast-R2D2* in the paper), `chart` the pruned chart." * is_ours
     return (
-        f"---\n{data.to_yaml()}\n---\n\n# {name}\n\nA [Fast-R2D2](https://arxiv.org/abs/2203.00281) model, fine-tuned "
+        f"---\n{data.to_yaml()}\n---\n\n# {name}\n\nA {kind} model, fine-tuned "
         f"on {task.name} of [GLUE](https://gluebenchmark.com): {result['train_rows']:,} rows, "
-        f"{result['settings']['num_train_epochs']:g} epochs, {result['train_seconds'] / 60:.0f} minutes. `forced` is "
-        f"the parser's tree (Fast-R2D2* in the paper), `chart` the pruned chart.\n\n{table([result])}\n\n"
-        f"{chosen} "
-        f"Loss weights: {weights}.\n\n{USAGE.format(place=place, example=example)}\n"
+        f"{result['settings']['num_train_epochs']:g} epochs, {result['train_seconds'] / 60:.0f} minutes.{encodings}"
+        f"\n\n{table([result])}\n\n{chosen}{f' Loss weights: {weights}.' * is_ours}\n\n"
+        f"{USAGE.format(place=place, example=example)}\n"
         f"Classes: {', '.join(task.classes)}.\n\n"
         f"Settings:\n\n```json\n{json.dumps(result['settings'], indent=1)}\n```\n"
     )

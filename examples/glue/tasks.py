@@ -1,6 +1,7 @@
 """GLUE's tasks: names of files and columns, classes and metrics, which are scikit-learn's; nothing is downloaded."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
@@ -34,6 +35,16 @@ class Task:
     @property
     def is_pair(self) -> bool:
         return len(self.columns) == 3
+
+    @property
+    def id2label(self) -> dict[int, str]:
+        return dict(enumerate(self.classes))
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What a configuration says of a classifier's head."""
+        label2id = {name: number for number, name in self.id2label.items()}
+        return {"id2label": self.id2label, "label2id": label2id, "problem_type": "single_label_classification"}
 
 
 PAIR_COLUMNS = ("sentence1", "sentence2", "label")

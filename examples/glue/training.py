@@ -1,51 +1,67 @@
 """Tokenized rows, batches, and a standard `Trainer`."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from datasets import Dataset, DatasetDict
-from transformers import AutoConfig, AutoTokenizer, DataCollatorWithPadding, PreTrainedTokenizerBase, Trainer, set_seed
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Trainer,
+    set_seed,
+)
 from transformers.training_args import OptimizerNames
 from transformers.utils import logging
 
-from glue.options import FineTuningArguments, GlueOptions
+from glue.options import SCORED_ENCODINGS, FineTuningArguments, GlueOptions
 from glue.tasks import Task, score
 from modeling_fast_r2d2 import FastR2D2ForPairClassification, FastR2D2ForSequenceClassification, parameter_groups
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
+from modeling_fast_r2d2.checkpoints.folders import OUR_TYPE
 from modeling_fast_r2d2.loss_parts import LossParts
 from modeling_fast_r2d2.modeling_fast_r2d2 import ClassificationHead
 
 logger = logging.get_logger(__name__)
 
-SCORED_ENCODINGS = ("forced", "chart")  # Fast-R2D2* and Fast-R2D2 in the paper
-
 
 def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments: FineTuningArguments) -> Trainer:
     """Make a standard `Trainer`, which knows nothing of Fast-R2D2.
 
-    The optimiser has the two learning rates. Each evaluation set is given twice, once for each encoding.
+    For a Fast-R2D2 model, the optimiser has the two learning rates, and each evaluation set is given twice, once for
+    each encoding. Another model is trained as `Trainer` trains it.
     """
     set_seed(arguments.seed)  # before a new head's weights are drawn
     tokenizer, model = load_model_and_tokenizer(task, options)
+    is_ours = model.config.model_type == OUR_TYPE
+    tokenize = partial(tokenize_rows, tokenizer=tokenizer, max_length=options.max_length, with_ends=not is_ours)
     train = data["train"]
     if options.max_train_samples and options.max_train_samples < len(train):
         train = train.shuffle(seed=arguments.seed).select(range(options.max_train_samples))
-    sets = {name: tokenize_rows(rows, tokenizer, options.max_length) for name, rows in evaluation_sets(data)}
-    evaluations = {
-        f"{name}_{encoding}": rows.add_column("encoding", [encoding] * len(rows))
-        for name, rows in sets.items()
-        for encoding in SCORED_ENCODINGS
-    }
+    evaluations = {name: tokenize(rows) for name, rows in evaluation_sets(data)}
+    if is_ours:
+        evaluations = {
+            f"{name}_{encoding}": rows.add_column("encoding", [encoding] * len(rows))
+            for name, rows in evaluations.items()
+            for encoding in SCORED_ENCODINGS
+        }
+    first = evaluation_sets(data)[0][0] + (f"_{options.encoding}" if is_ours else "")
+    arguments.metric_for_best_model = f"eval_{first}_{task.metric}"
+    arguments.greater_is_better = True
     return Trainer(
         model,
         arguments,
-        train_dataset=tokenize_rows(train, tokenizer, options.max_length),
+        train_dataset=tokenize(train),
         eval_dataset=evaluations,
         processing_class=tokenizer,
         data_collator=CollatorWithEncoding(tokenizer),
         compute_metrics=partial(score, task),
-        optimizers=(make_optimizer(model, arguments), None),
-        callbacks=[LossParts()],
+        optimizers=(make_optimizer(model, arguments) if is_ours else None, None),
+        callbacks=[LossParts()] if is_ours else [],
     )
 
 
@@ -63,38 +79,57 @@ def evaluation_sets(data: DatasetDict) -> list[tuple[str, Dataset]]:
 
 
 def load_model_and_tokenizer(task: Task, options: GlueOptions):
-    """Load tokenizer and model. The model gets a new head unless it has one for the classes of the task."""
-    model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
+    """Load tokenizer and model, Fast-R2D2 or another, with the head that they have or a new one."""
     try:
-        checkpoint = find_checkpoint(options.model)
+        checkpoint = find_checkpoint(options.model, is_model=False)
         config = AutoConfig.from_pretrained(checkpoint)
-        if config.model_type != "fast_r2d2":
-            raise ValueError(f"it is a {config.model_type!r} model")
-        names = dict(enumerate(task.classes))
-        is_this_tasks = config.id2label == names  # not by number: two classes of another task would fit, too
-        for name, value in {
-            "id2label": names, "label2id": {name: number for number, name in names.items()},
-            "problem_type": "single_label_classification", "encoding": options.encoding, **options.loss_weights(),
-        }.items():  # fmt: skip
-            setattr(config, name, value)
-        model = load_model(model_class, checkpoint, may_miss=True, config=config, ignore_mismatched_sizes=True)
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        load = _load_ours if config.model_type == OUR_TYPE else _load_other
+        return AutoTokenizer.from_pretrained(checkpoint), load(task, options, config)
     except (OSError, ValueError) as error:
-        raise ValueError(f"no Fast-R2D2 checkpoint could be loaded from {options.model!r}: {error}") from error
+        raise ValueError(f"no checkpoint could be loaded from {options.model!r}: {error}") from error
+
+
+def _load_ours(task: Task, options: GlueOptions, config: Any) -> PreTrainedModel:
+    """A Fast-R2D2 model. It gets a new head unless it has one for the classes of the task."""
+    model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
+    is_this_tasks = config.id2label == task.id2label  # not by number: two classes of another task would fit, too
+    _set(config, **task.head, encoding=options.encoding, **options.loss_weights())
+    model = load_model(model_class, find_checkpoint(options.model), may_miss=True, config=config,
+                       ignore_mismatched_sizes=True)  # fmt: skip
     if not is_this_tasks:
         if any("Classification" in name for name in config.architectures or []):
             logger.warning(f"the head in {options.model} is for other classes; a new head is trained")
         model.classifier = ClassificationHead(config)
-    return tokenizer, model
+    return model
 
 
-def tokenize_rows(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
-    """Tokenize rows; token types tell the sentences of a pair apart. A warning counts rows that are cut or blank."""
+def _load_other(task: Task, options: GlueOptions, config: Any) -> PreTrainedModel:
+    if options.loss_weights():
+        raise ValueError(f"a {config.model_type!r} model has one loss; the weights are for Fast-R2D2's four")
+    _set(config, **task.head)
+    return load_model(AutoModelForSequenceClassification, options.model, may_miss=True, config=config,
+                      ignore_mismatched_sizes=True)  # fmt: skip
+
+
+def _set(config: Any, **values: Any) -> None:
+    for name, value in values.items():
+        setattr(config, name, value)
+
+
+def tokenize_rows(
+    rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, with_ends: bool = False
+) -> Dataset:
+    """Tokenize rows; token types tell the sentences of a pair apart. A warning counts rows that are cut or blank.
+
+    Args:
+        with_ends: whether the tokenizer adds its special tokens; in a Fast-R2D2 model they would be leaves of the tree.
+    """
 
     def encode_rows(batch: dict[str, list]) -> dict[str, list]:
         columns = [batch[name] for name in ("text", "text_pair") if name in batch]
-        plain = {"add_special_tokens": False, "verbose": False}  # [SEP] would become a leaf of the tree
+        plain = {"add_special_tokens": False, "verbose": False}
         is_empty = [[not ids for ids in tokenizer(column, **plain)["input_ids"]] for column in columns]
+        plain["add_special_tokens"] = with_ends
         lengths = map(len, tokenizer(*columns, **plain)["input_ids"])
         encoded = tokenizer(
             *columns, truncation=True, max_length=max_length, return_token_type_ids=len(columns) > 1, **plain
