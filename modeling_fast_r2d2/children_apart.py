@@ -18,8 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from .chart import Level
 from .choice import EncodedCells, Nodes, choice_offsets, choice_weights
-from .composition import Composition, CompositionStack, SharedInputs
-from .composition_layer import CompositionLayer
+from .composition import Composition, CompositionLayer, CompositionStack, SharedInputs
 from .cpu_operations import linear
 from .node_rows import NodeRows, rows_of_nodes
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2Config
 from modeling_fast_r2d2.children_apart import Children, FromVectors, task_output
-from modeling_fast_r2d2.composition import Composition
-from modeling_fast_r2d2.composition_layer import CompositionLayer, attention_reference
+from modeling_fast_r2d2.composition import Composition, CompositionLayer, attention_reference
 from modeling_fast_r2d2.encoder import is_unchanged
 
 

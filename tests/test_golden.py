@@ -16,7 +16,7 @@ from modeling_fast_r2d2 import (
 )
 from modeling_fast_r2d2.chart import widest_neighbours
 from modeling_fast_r2d2.chart_planning import merge_ranks
-from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
+from modeling_fast_r2d2.checkpoints.original import convert_config, convert_state_dict
 from modeling_fast_r2d2.heads import language_model_contexts
 from modeling_fast_r2d2.parser import split_log_prob
 from modeling_fast_r2d2.tree_distribution import TreeDistribution

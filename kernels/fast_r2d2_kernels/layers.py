@@ -21,7 +21,7 @@ from .composition_layer import composition_layer
 
 
 class CompositionLayer(nn.Module):
-    """`modeling_fast_r2d2.composition_layer.CompositionLayer` with fused ops between its matrix products.
+    """`modeling_fast_r2d2.composition.CompositionLayer` with fused ops between its matrix products.
 
     It has no state. ``forward`` reads the members of the layer that it replaces; they are annotated here.
     """

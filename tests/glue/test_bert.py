@@ -6,7 +6,7 @@ import pretrain_bert
 import pytest
 import run_glue
 from pretrain_bert import num_parameters, peer_config, with_ends
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoTokenizer, BertModel
 
 from glue.options import GlueOptions
 from glue.tasks import find_task

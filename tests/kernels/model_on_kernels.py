@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from comparison import DEVICE
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, fused
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_state_dict
+from modeling_fast_r2d2.checkpoints.original import convert_config, convert_state_dict
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -7,7 +7,7 @@ from transformers import set_seed
 import fast_r2d2_kernels
 from fast_r2d2_kernels.composition_layer import LayerOptions
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, fused
-from modeling_fast_r2d2.composition_layer import CompositionLayer
+from modeling_fast_r2d2.composition import CompositionLayer
 from modeling_fast_r2d2.fused import fused_kernels
 
 

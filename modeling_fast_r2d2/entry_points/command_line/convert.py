@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.kind == "weights":
-        from modeling_fast_r2d2.convert_original_checkpoint import convert_files  # it takes seconds to import
+        from modeling_fast_r2d2.checkpoints.original import convert_files  # it takes seconds to import
 
         convert_files(options.config, options.weights, options.output)
         return

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification
 
-from modeling_fast_r2d2.convert_original_checkpoint import convert_config, convert_files
+from modeling_fast_r2d2.checkpoints.original import convert_config, convert_files
 
 GOLDEN = Path(__file__).parent / "golden"
 CASE = json.loads((GOLDEN / "cases" / "len6.json").read_text())

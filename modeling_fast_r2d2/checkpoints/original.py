@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import logging
 
-from .checkpoints.folders import NO_TENSORS
-from .configuration_fast_r2d2 import FastR2D2Config
-from .modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2ForSequenceClassification
-from .text_files import check_is_file, read_record
+from ..configuration_fast_r2d2 import FastR2D2Config
+from ..modeling_fast_r2d2 import FastR2D2ForPreTraining, FastR2D2ForSequenceClassification
+from ..text_files import check_is_file, read_record
+from .folders import NO_TENSORS
 
 logger = logging.get_logger(__name__)
 
