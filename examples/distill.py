@@ -36,7 +36,8 @@ from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors, tree_posteriors
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
-from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.parsing_pipeline import METHODS
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
@@ -104,7 +105,7 @@ class ParserTeacher:
             if own.words != sentence.words:
                 raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
             lengths.append(len(own.words))
-        if self.parser.arguments is not None:
+        if self.parser.encoding is not None:
             return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
         between = torch.zeros(len(read), size - 1)
         for row, own in enumerate(read):

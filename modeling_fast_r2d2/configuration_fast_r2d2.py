@@ -13,6 +13,7 @@ from transformers.activations import ACT2FN
 from .processor_code import describe_to_sentence_transformers, save_processor_code
 
 ENCODINGS = ("forced", "chart", "heuristic")
+MINIMUM_RISK = "minimum_risk"  # a chart's other tree, for which the base model alone can be asked
 PUNCTUATION = ("keep", "aside")
 
 # The fields by the values that they may have.

@@ -336,17 +336,10 @@ def check_labels(labels: Tensor, num_rows: int, num_labels: int, problem_type: s
         refuse_rows((rows < 0) | (rows >= num_labels), "a label outside the classes", remedy)
 
 
-def check_encoding(encoding: str) -> str:
-    if encoding not in ENCODINGS:
-        raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {encoding!r}")
+def check_encoding(encoding: str, choices: tuple[str, ...] = ENCODINGS) -> str:
+    if encoding not in choices:
+        raise ValueError(f"encoding must be one of {', '.join(choices)}, got {encoding!r}")
     return encoding
-
-
-def check_decoding(decoding: str, encoding: str) -> None:
-    if decoding not in ("best", "minimum_risk"):
-        raise ValueError(f"decoding must be best or minimum_risk, got {decoding!r}")
-    if decoding == "minimum_risk" and encoding == "forced":
-        raise ValueError("forced encoding has one tree, nothing to decode; use encoding='chart' for minimum_risk")
 
 
 def with_split_bonus(batch: dict[str, Tensor], bounds_bonus: float, names_bonus: float) -> dict[str, Tensor]:

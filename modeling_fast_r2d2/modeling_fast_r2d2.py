@@ -14,7 +14,7 @@ from .chart import Chart, chosen_tree, crossing_candidates, planned_tree, to_dev
 from .chart_planning import merge_ranks, plan_chart, plan_tree
 from .choice import gumbel_noise
 from .composition import Composition, CompositionStack
-from .configuration_fast_r2d2 import FastR2D2Config
+from .configuration_fast_r2d2 import ENCODINGS, MINIMUM_RISK, FastR2D2Config
 from .embedding import TextEncoder
 from .encoder import EncodedChart, encode_chart, encode_forced, read_out
 from .heads import ClassificationHead, LanguageModelHead, language_model_contexts
@@ -22,7 +22,6 @@ from .heuristic_pruning import encode_heuristic
 from .inputs import (
     EmbeddedBatch,
     add_split_bonus,
-    check_decoding,
     check_encoding,
     check_finite_scores,
     check_labels,
@@ -94,7 +93,6 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         split_scores: Tensor | None = None,
         encoding: str | None = None,
         token_type_ids: Tensor | None = None,
-        decoding: str = "best",
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         split_bonus: Tensor | None = None,
@@ -111,11 +109,10 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             inputs_embeds: ``(batch, seq_len, hidden_size)``, of any float dtype, in place of ``input_ids``; needs
                 ``split_scores``.
             split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
-            encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
+            encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``. ``"minimum_risk"``
+                is ``"chart"``, root included, but ``spans`` and constituents are those of the chart's tree of minimum
+                risk (see `TreeDistribution`), not of its best one.
             token_type_ids: ignored; tokenizers may give it.
-            decoding: whose ``spans`` and constituent vectors are returned of a chart: those of the ``"best"`` tree, by
-                the choices of the cells, or of the ``"minimum_risk"`` tree (see `TreeDistribution`). The root is the
-                same.
             output_hidden_states: whether to return ``hidden_states``; None takes the configuration's value.
             output_attentions: ignored; attentions are None (see `outputs`).
             split_bonus: ``(batch, seq_len - 1)``, nats added to split scores and, for a tree of minimum risk, to the
@@ -124,14 +121,15 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         Raises:
             ValueError: for any other input, before computing; it names the row.
         """
-        encoding = check_encoding(self.config.encoding if encoding is None else encoding)
-        check_decoding(decoding, encoding)
+        encoding = check_encoding(self.config.encoding if encoding is None else encoding, (*ENCODINGS, MINIMUM_RISK))
         inputs = (input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
         batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states, split_bonus=split_bonus)
-        if decoding == "minimum_risk" and split_bonus is not None:
+        if encoding == MINIMUM_RISK and split_bonus is not None:
             check_finite_scores(batch, "a tree of minimum risk needs finite scores and a finite split_bonus")
-        chart, encoded = self.encode_batch(batch, encoding, reachable_only=True)
-        if decoding == "minimum_risk":
+        chart, encoded = self.encode_batch(
+            batch, "chart" if encoding == MINIMUM_RISK else encoding, reachable_only=True
+        )
+        if encoding == MINIMUM_RISK:
             trees = TreeDistribution(chart, encoded.choices())
             trees = trees if split_bonus is None else trees.add_bonus(batch.sentences.flatten(split_bonus))
             encoded = dataclasses.replace(encoded, chosen=trees.minimum_risk())

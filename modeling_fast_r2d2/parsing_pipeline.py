@@ -5,19 +5,15 @@ from typing import Any
 
 from transformers import Pipeline
 
+from .configuration_fast_r2d2 import MINIMUM_RISK
 from .embedding import batches_by_length
 from .inputs import with_split_bonus
 from .processor_code import processor_class
 
 DEFAULT_BATCH_TOKENS = 8192
 
-# The arguments by which each method asks a model for its trees; None asks the parser alone and encodes nothing.
-METHODS: dict[str, dict[str, str] | None] = {
-    "parser": None,  # "Fast-R2D2*" in the paper
-    "chart": {"encoding": "chart"},  # "Fast-R2D2" in the paper
-    "minimum_risk": {"encoding": "chart", "decoding": "minimum_risk"},  # `TreeDistribution.minimum_risk`
-    "heuristic": {"encoding": "heuristic"},  # R2D2
-}
+PARSER = "parser"  # this method asks the parser alone and encodes nothing; the others are encodings of the model
+METHODS = (PARSER, "chart", MINIMUM_RISK, "heuristic")
 
 
 def check_method(method: str) -> str:
@@ -93,15 +89,14 @@ class ConstituencyParsingPipeline(Pipeline):
         batch["atom_spans"] = batch["atom_spans"].view(1, -1, 2)
         return batch | {"sentence": read}
 
-    def _forward(self, inputs: dict, method: str = "parser") -> dict:
-        sentence, arguments = inputs.pop("sentence"), METHODS[method]
-        config = self.model.config
+    def _forward(self, inputs: dict, method: str = PARSER) -> dict:
+        sentence, config = inputs.pop("sentence"), self.model.config
         inputs = with_split_bonus(inputs, config.bounds_bonus, config.names_bonus)
-        if arguments is None:
+        if method == PARSER:
             return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
         if not hasattr(self.model.base_model, "composition"):
             raise ValueError(f"{type(self.model).__name__} has no encoder for method={method!r}; load AutoModel")
-        output = self.model.base_model(**inputs, **arguments, return_dict=True)
+        output = self.model.base_model(**inputs, encoding=method, return_dict=True)
         return {"spans": output.spans, "sentence": sentence}
 
     def postprocess(self, outputs: dict) -> dict:

@@ -9,12 +9,11 @@ from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
 
 
-@pytest.mark.parametrize("encoding", ["chart", "heuristic"])
-def test_a_model_decodes_the_same_root_and_marginals_that_sum_to_a_tree(tiny_config, a_batch, encoding):
+def test_a_tree_of_minimum_risk_has_the_same_root_and_is_a_tree(tiny_config, a_batch):
     torch.manual_seed(0)
     model = FastR2D2ForPreTraining(tiny_config).eval().model
-    best = model(**a_batch, encoding=encoding)
-    ours = model(**a_batch, encoding=encoding, decoding="minimum_risk")
+    best = model(**a_batch, encoding="chart")
+    ours = model(**a_batch, encoding="minimum_risk")
     assert torch.equal(best.pooler_output, ours.pooler_output) and torch.equal(best.log_prob, ours.log_prob)
     assert torch.equal(best.spans == -1, ours.spans == -1) and not torch.equal(best.spans, ours.spans)
     lengths = a_batch["attention_mask"].sum(1).tolist()
@@ -43,7 +42,7 @@ def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(t
                 encoded.candidate_log_prob[row, column] += bonus[sentence, split - int(chart.offsets[sentence])]
     chosen = TreeDistribution(chart, encoded.choices()).minimum_risk()
     expected = model.output_fields(batch, chart, dataclasses.replace(encoded, chosen=chosen))["spans"]
-    options = {"encoding": "chart", "decoding": "minimum_risk"}
+    options = {"encoding": "minimum_risk"}
     assert torch.equal(model(**a_batch, **options, split_bonus=bonus).spans, expected)
     assert not torch.equal(model(**a_batch, **options, **raised).spans, expected)
 
@@ -51,15 +50,15 @@ def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(t
 def test_a_chart_of_one_tree_has_nothing_to_choose(tiny_config, a_batch):
     tiny = type(tiny_config)(**{**tiny_config.to_dict(), "window_size": 1})
     model = FastR2D2ForPreTraining(tiny).eval().model
-    spans = [model(**a_batch, encoding="chart", decoding=decoding).spans for decoding in ("best", "minimum_risk")]
-    assert torch.equal(*spans) and torch.equal(spans[0], model(**a_batch, encoding="forced").spans)
+    spans = [model(**a_batch, encoding=encoding).spans for encoding in ("forced", "chart", "minimum_risk")]
+    assert torch.equal(spans[0], spans[1]) and torch.equal(spans[0], spans[2])
 
 
-def test_what_cannot_be_decoded_is_refused(tiny_model, a_batch):
-    with pytest.raises(ValueError, match="forced encoding has one tree"):
-        tiny_model.model(**a_batch, encoding="forced", decoding="minimum_risk")
+def test_infinite_scores_have_no_minimum_risk_and_no_losses(tiny_model, a_batch):
     infinite = torch.full(a_batch["input_ids"][:, 1:].shape, float("inf"))
     with pytest.raises(ValueError, match="infinity in split_scores; a tree of minimum risk needs finite scores and a"):
-        tiny_model.model(**a_batch, encoding="chart", decoding="minimum_risk", split_bonus=infinite)
-    with pytest.raises(ValueError, match="decoding must be best or minimum_risk, got 'worst'"):
-        tiny_model.model(**a_batch, encoding="chart", decoding="worst")
+        tiny_model.model(**a_batch, encoding="minimum_risk", split_bonus=infinite)
+    with pytest.raises(ValueError, match="one of forced, chart, heuristic, minimum_risk, got 'worst'"):
+        tiny_model.model(**a_batch, encoding="worst")
+    with pytest.raises(ValueError, match="encoding must be one of forced, chart, heuristic, got 'minimum_risk'"):
+        tiny_model(**a_batch, encoding="minimum_risk")

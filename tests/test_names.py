@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from transformers import pipeline
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
-from modeling_fast_r2d2.parsing.tree_parser import METHODS
+from modeling_fast_r2d2.parsing_pipeline import METHODS
 from tokenization_fast_r2d2.padding import pad_bounds
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 

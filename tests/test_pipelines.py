@@ -30,7 +30,7 @@ def parse():
 ARGUMENTS = {
     "parser": {"encoding": "forced"},
     "chart": {"encoding": "chart"},
-    "minimum_risk": {"encoding": "chart", "decoding": "minimum_risk"},
+    "minimum_risk": {"encoding": "minimum_risk"},
 }
 
 

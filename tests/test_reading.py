@@ -11,7 +11,8 @@ from transformers import pipeline
 
 from fast_r2d2_entry_points.command_line.formats import as_json
 from modeling_fast_r2d2 import BinaryTree
-from modeling_fast_r2d2.parsing.tree_parser import METHODS, TreeParser
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.parsing_pipeline import METHODS
 from tokenization_fast_r2d2.reading import pad_batch, sentences_to_parse
 
 TEXT = 'Mr. Smith, a well-known man, isn\'t "here" (yet) -- he said.'

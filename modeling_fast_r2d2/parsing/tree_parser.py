@@ -13,7 +13,7 @@ from ..checkpoints import find_checkpoint, load_model, load_tokenizer
 from ..configuration_fast_r2d2 import check_punctuation
 from ..embedding import evaluation, in_batches, model_inputs
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
-from ..parsing_pipeline import METHODS, check_method
+from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
 from .running_text import split_texts
 
@@ -113,8 +113,10 @@ class TreeParser:
         check_method(method)
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens must be >= 1, got {batch_tokens}")
-        self.arguments = {"encoding": "forced"} if with_vectors and method == "parser" else METHODS[method]
-        if self.arguments is not None and not isinstance(model.base_model, FastR2D2Model):
+        self.encoding = None if method == PARSER else method
+        if method == PARSER and with_vectors:
+            self.encoding = "forced"
+        if self.encoding and not isinstance(model.base_model, FastR2D2Model):
             raise ValueError(f"{type(model).__name__} has no encoder for method={method!r}; load a FastR2D2Model")
         self.model, self.tokenizer, self.method = model, tokenizer, method
         self.pieces, self.keep_words, self.with_vectors = pieces, keep_words, with_vectors
@@ -142,7 +144,7 @@ class TreeParser:
             OSError: if the Hub has no such checkpoint, or a file cannot be read.
         """
         checkpoint = find_checkpoint(checkpoint)
-        needs_encoder = METHODS.get(method) is not None or options.get("with_vectors")
+        needs_encoder = method != PARSER or options.get("with_vectors")
         model_class = FastR2D2Model if needs_encoder else FastR2D2ForConstituencyParsing
         model = load_model(model_class, checkpoint).eval().to(device)
         return cls(model, load_tokenizer(checkpoint), method, **options)
@@ -215,10 +217,10 @@ class TreeParser:
         batch = model_inputs(self.model, self.processor, sentences, self.bounds_bonus, self.keep_words)
         with evaluation(self.model):
             output: Any  # of the parser or of the whole model
-            if self.arguments is None:
+            if self.encoding is None:
                 output = self.model.parse(**batch)
             else:
-                output = self.model.base_model(**batch, **self.arguments, return_dict=True)
+                output = self.model.base_model(**batch, encoding=self.encoding, return_dict=True)
         vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)
         return output.spans.cpu().numpy(), output.split_scores.float().cpu().numpy(), vectors
 
