@@ -37,7 +37,7 @@ from transformers import AutoProcessor, EvalPrediction
 
 from glue.data import read_task
 from glue.tasks import TASKS, Task, find_task, score
-from modeling_fast_r2d2 import DEFAULT_CHECKPOINT, FastR2D2Model
+from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
 from modeling_fast_r2d2.embedding import in_batches, node_vectors
 from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
@@ -211,7 +211,8 @@ def table(results: dict[str, dict[str, float]]) -> str:
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--checkpoint", default=DEFAULT_CHECKPOINT, help="a folder or Hub name; default: the bundled")
+    parser.add_argument("--checkpoint", default=bundled_checkpoint("fast-r2d2-small"),
+                        help="a folder or Hub name; default: fast-r2d2-small")  # fmt: skip
     parser.add_argument("--similarity", nargs="*", type=Path, default=[], metavar="FILE", help="such as STS and SICK")
     parser.add_argument("--columns", nargs=3, default=["sentence1", "sentence2", "score"], metavar="NAME")
     parser.add_argument("--data", default="nyu-mll/glue", help="the folder of GLUE's folders, or a Hub name")

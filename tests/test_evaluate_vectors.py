@@ -64,6 +64,7 @@ def test_perfect_similarities_are_100(tmp_path, capsys, plain):
     rows = [f"{a}\t{b}\t{cosine}" for a, b, cosine in zip(first, second, cosines, strict=True)]
     (tmp_path / "mine.tsv").write_text("\n".join(["a\tb\tgold", *rows]) + "\n", encoding="utf-8")
     arguments = ["--similarity", str(tmp_path / "mine.tsv"), "--systems", "root, parser's tree"]
+    arguments += ["--checkpoint", bundled_checkpoint()]
     evaluate_vectors.main([*arguments, "--columns", "a", "b", "gold"])
     assert "| root, parser's tree | 100.0 |" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"mine\.tsv has no rows with the columns score, sentence1, sentence2"):

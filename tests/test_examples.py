@@ -13,15 +13,27 @@ from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_bundled_checkpoint_is_small_and_loads_with_its_tokenizer():
-    folder = Path(bundled_checkpoint())
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 20_000_000
+@pytest.mark.parametrize(("name", "most_bytes"), [("fast-r2d2-tiny", 20_000_000), ("fast-r2d2-small", 40_000_000)])
+def test_a_bundled_checkpoint_is_small_and_loads_with_its_tokenizer(name, most_bytes):
+    folder = Path(bundled_checkpoint(name))
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= most_bytes
     assert (folder / "README.md").read_text(encoding="utf-8").startswith("---\n")  # the model card
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     assert len(tokenizer) == model.config.vocab_size == 8000
     assert tokenizer.convert_tokens_to_ids("[SUM]") == model.config.sum_token_id
-    with pytest.raises(ValueError, match="fast-r2d2-tiny, got 'fast-r2d2-huge'"):
+    with pytest.raises(ValueError, match="are fast-r2d2-small, fast-r2d2-tiny, got 'fast-r2d2-huge'"):
         bundled_checkpoint("fast-r2d2-huge")
+
+
+def test_the_bundled_checkpoints_have_one_parser_and_vectors_are_of_different_worth():
+    """What all pages say of the two: the same trees, and cosines that tell what is said from what is alike in form."""
+    small, tiny = (AutoModel.from_pretrained(bundled_checkpoint(f"fast-r2d2-{name}")) for name in ("small", "tiny"))
+    for name, weight in tiny.parser.state_dict().items():
+        assert weight.equal(small.parser.state_dict()[name])
+    texts = ["A doctor treated the patient", "The nurse works in a hospital", "A singer released the album"]
+    for model, is_good in ((small, True), (tiny, False)):
+        doctor, nurse, singer = model.encode(texts, normalize_embeddings=True)
+        assert (doctor @ nurse > doctor @ singer + 0.2) == is_good
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 from spacy.language import Language
 
 DEFAULTS = {
-    "checkpoint": "fast-r2d2-tiny", "method": "parser", "device": "cpu", "batch_tokens": 8192, "vectors": False,
+    "checkpoint": "fast-r2d2-small", "method": "parser", "device": "cpu", "batch_tokens": 8192, "vectors": False,
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ next search takes a second:
 import argparse
 from pathlib import Path
 
-from .options import DEFAULT_CHECKPOINT, add_threads_argument, check_model_options
+from .options import VECTORS_CHECKPOINT, add_threads_argument, check_model_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--count", type=int, default=10, help="phrases that are shown; default: %(default)s")
     add("--lines", type=int, default=20_000, help="read at most this number of lines; default: %(default)s")
     add("--max_words", type=int, default=8, help="words of the longest phrases; default: %(default)s")
-    add("--checkpoint", default=DEFAULT_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s")
+    add("--checkpoint", default=VECTORS_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     add_threads_argument(parser)
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 DEFAULT_CHECKPOINT = "fast-r2d2-tiny"
+VECTORS_CHECKPOINT = "fast-r2d2-small"  # the same trees, and better vectors
 # The library's own names, written here once more, since importing the library takes seconds. A test compares them.
 METHODS = ("parser", "chart", "minimum_risk", "heuristic")
 BASELINES = ("left", "right", "balanced", "random")
