@@ -46,7 +46,7 @@ BAD_INPUTS = [
     (r"split_scores must be \(2, 2\)", dict(split_scores=torch.zeros(2, 3))),
     ("split_scores must be floating", dict(split_scores=torch.zeros(2, 2).long())),
     ("row 1 .* NaN in split_scores", dict(split_scores=torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]))),
-    ("encoding must be one of forced, chart, heuristic, got 'cky'", dict(encoding="cky")),
+    ("encoding must be one of forced, chart, heuristic, minimum_risk, got 'cky'", dict(encoding="cky")),
     ("either input_ids or inputs_embeds", dict(inputs_embeds=torch.zeros(2, 3, 16))),
     ("inputs_embeds must end in 16", dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 8))),
     ("give split_scores with inputs_embeds", dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 16))),
