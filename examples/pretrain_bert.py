@@ -68,10 +68,11 @@ def main(arguments: list[str] | None = None) -> None:
     size = load_model(FastR2D2Model, checkpoint).num_parameters()
     config = peer_config(size, options.num_hidden_layers, tokenizer, options.max_length)
     with hold_folder(Path(settings.output_dir)):
-        resumed = settings.resume_from_checkpoint in ("True", "true")
+        if settings.resume_from_checkpoint in ("True", "true"):
+            settings.resume_from_checkpoint = get_last_checkpoint(settings.output_dir)
         trainer = make_trainer(config, tokenizer, options, settings)
         print(f"{num_parameters(config):,} parameters, {size:,} in the other model; hidden size {config.hidden_size}")
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(settings.output_dir) if resumed else None)
+        trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
         trainer.save_model(str(Path(settings.output_dir) / "model"))
 
 

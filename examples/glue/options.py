@@ -21,7 +21,9 @@ class GlueOptions:
     tasks: list[str] = field(metadata={"help": "tasks that run one after the other: CoLA, SST-2, MRPC, QQP, MNLI, RTE"})
     data: str = _help("folder with a folder of TSV files per task, or a data set's Hub name", "nyu-mll/glue")
     model: str = _help("folder or Hub name of the model to fine-tune, Fast-R2D2 or another", bundled_checkpoint())
-    max_length: int = _help("longer sentences, or pairs, are cut to this number of tokens", 200)
+    max_length: int = _help(
+        "longer sentences, or pairs, are cut to this number of tokens, or to what the model can take", 200
+    )
     max_train_samples: int | None = _help("largest number of training rows, chosen at random by the seed")
     encoding: str = _help("encoding whose score on the first evaluation set chooses the best epoch", "forced",
                           choices=list(SCORED_ENCODINGS))  # fmt: skip

@@ -76,10 +76,9 @@ def table(all_results: list[dict]) -> str:
         places = dict.fromkeys(place for place, _, _ in scores(result))
         for place in places:
             values = {name: f"{100 * value:.1f}" for where, name, value in scores(result) if where == place}
-            stem, encoding = next(
-                ((place.removesuffix(f"_{name}"), name) for name in SCORED_ENCODINGS if place.endswith(f"_{name}")),
-                (place, ""),
-            )
+            stem, _, encoding = place.rpartition("_")
+            if encoding not in SCORED_ENCODINGS:
+                stem, encoding = place, ""
             rows.append([
                 result["task"], stem, encoding, values["accuracy"], values.get("matthews_correlation", ""),
                 values.get("f1", ""), f"{result['best']['epoch']:g}", f"{result['train_seconds'] / 60:.1f}",

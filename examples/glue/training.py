@@ -38,7 +38,8 @@ def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments:
     set_seed(arguments.seed)  # before a new head's weights are drawn
     tokenizer, model = load_model_and_tokenizer(task, options)
     is_ours = model.config.model_type == OUR_TYPE
-    tokenize = partial(tokenize_rows, tokenizer=tokenizer, max_length=options.max_length, with_ends=not is_ours)
+    longest = min(options.max_length, getattr(model.config, "max_position_embeddings", options.max_length))
+    tokenize = partial(tokenize_rows, tokenizer=tokenizer, max_length=longest, with_ends=not is_ours)
     train = data["train"]
     if options.max_train_samples and options.max_train_samples < len(train):
         train = train.shuffle(seed=arguments.seed).select(range(options.max_train_samples))

@@ -45,7 +45,8 @@ def check_model_options(checkpoints: list[str], threads: int | None) -> None:
         raise ValueError(f"--threads must be >= 1, got {threads}")
     for name in checkpoints:
         if not Path(name).is_dir() and (not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith(".")):
-            raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name or {DEFAULT_CHECKPOINT}")
+            raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name, "
+                             f"{DEFAULT_CHECKPOINT} or {VECTORS_CHECKPOINT}")  # fmt: skip
 
 
 def require(library: str, extra: str, what: str) -> None:
