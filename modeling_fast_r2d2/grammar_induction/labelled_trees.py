@@ -2,16 +2,18 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
-from tokenization_fast_r2d2.language import as_character
+from tokenization_fast_r2d2.language import are_marks, as_character
 from tokenization_fast_r2d2.trees import Span, escaped
 
 TRACE_TAGS = frozenset({"-NONE-"})
 # Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well.
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU"})
+WORD_TAGS = frozenset({"POS", "SYM", "LS"})  # in the same treebanks, of words that may look like punctuation
 
 
 class LabelledSpan(NamedTuple):
@@ -51,6 +53,30 @@ class LabelledTree:
     def spans(self) -> frozenset[Span]:
         """The spans of the constituents. The whole sentence is one of them if the tree has a bracket around it."""
         return frozenset((first, last) for first, last, _ in self.constituents)
+
+    def are_punctuation(self, tags: Set[str] | None = None) -> list[bool]:
+        """Whether each leaf is punctuation.
+
+        Args:
+            tags: the tags of punctuation. With None, a leaf is punctuation if its tag is one of the Penn or the Chinese
+                Treebank's, or if Unicode says so of all its characters, whatever the language.
+        """
+        if tags is not None:
+            return [tag in tags for tag in self.tags]
+        rows = zip(self.tags, are_marks(self.words), strict=True)
+        return [tag in PUNCTUATION_TAGS or (is_mark and tag not in WORD_TAGS) for tag, is_mark in rows]
+
+    def without(self, are_removed: Sequence[bool]) -> "LabelledTree":
+        """The tree without some of its leaves, and without constituents that have less than two others."""
+        if not any(are_removed):
+            return self
+        before = list(accumulate((not removed for removed in are_removed), initial=0))  # leaves that stay
+        spans = [(before[first], before[last + 1] - 1, label) for first, last, label in self.constituents]
+        kept = [leaf for leaf, removed in enumerate(are_removed) if not removed]
+        words, tags, parents = ([values[leaf] for leaf in kept] for values in (self.words, self.tags, self.parents))
+        constituents = tuple(LabelledSpan(*span) for span in spans if span[0] < span[1])
+        ids = None if self.word_ids is None else tuple(self.word_ids[leaf] for leaf in kept)
+        return LabelledTree(tuple(words), tuple(tags), constituents, tuple(parents), self.place, ids)
 
     def brackets(self) -> str:
         """The tree as a string, such as ``(S (NP (DT the) (NN cat)) (VBZ sleeps))``.
@@ -145,14 +171,11 @@ def check_spans(spans: Sequence[Span], num_leaves: int, place: str) -> None:
         around.append((first, last))
 
 
-def parse_brackets(
-    text: str, removed_tags: frozenset[str] = frozenset(), has_labels: bool = True, place: str = ""
-) -> LabelledTree:
+def parse_brackets(text: str, has_labels: bool = True, place: str = "") -> LabelledTree:
     """Read a tree from a bracketed string, without recursion.
 
     Args:
         text: the string.
-        removed_tags: leaves with these tags are left out, and so are constituents that have no other leaf.
         has_labels: whether the first token of a bracket is a label, as in ``(NP (DT the) (NN cat))``. Otherwise every
             token is a word, as in ``((the cat) (sat down))``.
         place: the source of the string, for messages.
@@ -160,7 +183,7 @@ def parse_brackets(
     Raises:
         ValueError: if the string is not one balanced tree; the message names ``place``.
     """
-    return _Reader(removed_tags, has_labels, place or f"{text[:60]!r}").read(text)
+    return _Reader(has_labels, place or f"{text[:60]!r}").read(text)
 
 
 @dataclass
@@ -175,8 +198,8 @@ class _Bracket:
 class _Reader:
     """Builds a tree from the tokens of its string, from left to right."""
 
-    def __init__(self, removed_tags: frozenset[str], has_labels: bool, place: str):
-        self.removed_tags, self.has_labels, self.place = removed_tags, has_labels, place
+    def __init__(self, has_labels: bool, place: str):
+        self.has_labels, self.place = has_labels, place
         self.leaves: list[tuple[str, str, int]] = []  # word, tag, and the number of the bracket around it
         self.constituents: list[LabelledSpan] = []
         self.open: list[_Bracket] = []
@@ -228,8 +251,7 @@ class _Reader:
             self.open[-1].children += 1
         if bracket.children == 1 and bracket.has_word:
             word, *_ = self.leaves.pop()
-            if bracket.label not in self.removed_tags:
-                self.add_leaf(word, bracket.label)
+            self.add_leaf(word, bracket.label)
         elif len(self.leaves) - bracket.first > 1 and (bracket.label or bracket.children > 1):
             self.constituents.append(LabelledSpan(bracket.first, len(self.leaves) - 1, plain_label(bracket.label)))
 

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from tokenization_fast_r2d2.words import replace_dropped_words, tokenize_sentences
 
 from ..parsing.tree_parser import TreeParser
-from .labelled_trees import PUNCTUATION_TAGS, LabelledTree, Span, from_spans, parse_brackets
+from .labelled_trees import LabelledTree, Span, from_spans
 
 BASELINES = ("left", "right", "balanced", "random")
 
@@ -50,6 +50,7 @@ def model_trees(
     chunk: int = 1000,
     progress: Callable[[int], object] = lambda count: None,
     written: Sequence[LabelledTree] | None = None,
+    punctuation_tags: frozenset[str] | None = None,
 ) -> list[LabelledTree]:
     """Trees of a model over the words of the sentences, or over their pieces if the parser has ``pieces``.
 
@@ -60,10 +61,12 @@ def model_trees(
         progress: called after each chunk with its number of sentences.
         written: the same sentences with punctuation. If given, the parser sees these, and the punctuation is removed
             from its trees.
+        punctuation_tags: of the treebank, as for `LabelledTree.are_punctuation`.
     """
     if written is not None:
         trees = model_trees(parser, written, chunk, progress)
-        return [without_punctuation(tree, shown.tags) for tree, shown in zip(trees, written, strict=True)]
+        pairs = zip(trees, written, strict=True)
+        return [without_punctuation(tree, shown, punctuation_tags) for tree, shown in pairs]
     found: list[LabelledTree] = []
     for start in range(0, len(sentences), chunk):
         part = sentences[start : start + chunk]
@@ -74,17 +77,19 @@ def model_trees(
     return found
 
 
-def without_punctuation(tree: LabelledTree, tags: Sequence[str]) -> LabelledTree:
-    """A predicted tree without the leaves that have punctuation tags in the treebank.
+def without_punctuation(
+    tree: LabelledTree, written: LabelledTree, punctuation_tags: frozenset[str] | None = None
+) -> LabelledTree:
+    """A predicted tree without the leaves that are punctuation in the treebank.
 
     Args:
-        tree: the predicted tree.
-        tags: the gold tags of its leaves, or of its words if it has ``word_ids``.
+        tree: the predicted tree, over the words or the pieces of ``written``.
+        written: the gold tree with its punctuation.
+        punctuation_tags: as for `LabelledTree.are_punctuation`.
     """
-    leaf_tags = tuple(tags if tree.word_ids is None else [tags[word] for word in tree.word_ids])
-    remaining = parse_brackets(replace(tree, tags=leaf_tags).brackets(), PUNCTUATION_TAGS, place=tree.place)
-    words = tuple(word for word, tag in zip(tree.words, leaf_tags, strict=True) if tag not in PUNCTUATION_TAGS)
-    return replace(remaining, words=words, word_ids=None)  # brackets escape words: take the words themselves
+    are_removed = written.are_punctuation(punctuation_tags)
+    of_leaves = are_removed if tree.word_ids is None else [are_removed[word] for word in tree.word_ids]
+    return replace(tree.without(of_leaves), word_ids=None)  # words have other numbers now
 
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:

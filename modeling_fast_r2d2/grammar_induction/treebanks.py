@@ -10,7 +10,7 @@ from pathlib import Path
 from tokenization_fast_r2d2.lines import read_lines
 from tokenization_fast_r2d2.words import check_text
 
-from .labelled_trees import PUNCTUATION_TAGS, TRACE_TAGS, LabelledTree, check_spans, from_spans, parse_brackets
+from .labelled_trees import TRACE_TAGS, LabelledTree, check_spans, from_spans, parse_brackets
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +30,13 @@ class TreebankPreprocessing:
 
     Attributes:
         keep_punctuation: remove only traces.
+        punctuation_tags: the tags of punctuation; by default as in `LabelledTree.are_punctuation`.
         lowercase: turn words into lower case. This changes what a model reads, but not how trees are scored.
     """
 
     keep_punctuation: bool = False
     lowercase: bool = False
+    punctuation_tags: frozenset[str] | None = None
 
     def read(self, text: str, place: str) -> LabelledTree:
         """Read a gold tree from a bracketed string.
@@ -45,8 +47,9 @@ class TreebankPreprocessing:
         Raises:
             ValueError: if the string is not one tree with labels; the message names ``place``.
         """
-        removed = TRACE_TAGS if self.keep_punctuation else TRACE_TAGS | PUNCTUATION_TAGS
-        tree = parse_brackets(text, removed, place=place)
+        tree = parse_brackets(text, place=place)
+        tree = tree.without([tag in TRACE_TAGS for tag in tree.tags])
+        tree = tree if self.keep_punctuation else tree.without(tree.are_punctuation(self.punctuation_tags))
         if not all(label for *_, label in tree.constituents):
             raise ValueError(f"{place}: a constituent has no label; a gold tree looks like (NP (DT the) (NN cat))")
         return replace(tree, words=tuple(word.lower() for word in tree.words)) if self.lowercase else tree

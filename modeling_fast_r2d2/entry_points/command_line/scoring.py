@@ -65,8 +65,12 @@ def read_written(options: argparse.Namespace) -> list[LabelledTree] | None:
 
 def read_gold(options: argparse.Namespace) -> list[LabelledTree]:
     """The gold trees that the options name."""
-    preprocessing = TreebankPreprocessing(options.keep_punctuation, options.lowercase)
+    preprocessing = TreebankPreprocessing(options.keep_punctuation, options.lowercase, punctuation_tags(options))
     return read_treebank(options.gold, preprocessing, options.split, options.skip_bad)
+
+
+def punctuation_tags(options: argparse.Namespace) -> frozenset[str] | None:
+    return None if options.punctuation_tags is None else frozenset(options.punctuation_tags)
 
 
 def system_trees(
@@ -99,7 +103,9 @@ def _trees_by(
     )
     use_threads(options.threads, parser.model)
     with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1, disable=None) as bar:
-        return model_trees(parser, gold, progress=bar.update, written=written)
+        return model_trees(
+            parser, gold, progress=bar.update, written=written, punctuation_tags=punctuation_tags(options)
+        )
 
 
 def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:
