@@ -4,13 +4,14 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import NamedTuple
 
 from tokenization_fast_r2d2.language import are_marks, as_character
 from tokenization_fast_r2d2.trees import Span, escaped
 
-TRACE_TAGS = frozenset({"-NONE-"})
+EMPTY_TAGS = frozenset({"-NONE-", "CODE"})  # traces in the Penn Treebank; notes in those of its tradition
+EMPTY_WORD = re.compile(r"\*\w+\*(-\d+)?|\*-\d+")  # traces elsewhere: *pro*, *T*-1, *-2, *0*
 # Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well.
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU"})
 WORD_TAGS = frozenset({"POS", "SYM", "LS"})  # in the same treebanks, of words that may look like punctuation
@@ -66,17 +67,28 @@ class LabelledTree:
         rows = zip(self.tags, are_marks(self.words), strict=True)
         return [tag in PUNCTUATION_TAGS or (is_mark and tag not in WORD_TAGS) for tag, is_mark in rows]
 
+    def are_empty(self) -> list[bool]:
+        """Whether each leaf is a trace, a null subject, a missing ``that`` or a note, which nobody says."""
+        return [
+            tag in EMPTY_TAGS or EMPTY_WORD.fullmatch(word) is not None or (word == "0" and tag[:1] in ("C", "W"))
+            for word, tag in zip(self.words, self.tags, strict=True)
+        ]
+
     def without(self, are_removed: Sequence[bool]) -> "LabelledTree":
         """The tree without some of its leaves, and without constituents that have less than two others."""
         if not any(are_removed):
             return self
         before = list(accumulate((not removed for removed in are_removed), initial=0))  # leaves that stay
         spans = [(before[first], before[last + 1] - 1, label) for first, last, label in self.constituents]
-        kept = [leaf for leaf, removed in enumerate(are_removed) if not removed]
-        words, tags, parents = ([values[leaf] for leaf in kept] for values in (self.words, self.tags, self.parents))
-        constituents = tuple(LabelledSpan(*span) for span in spans if span[0] < span[1])
-        ids = None if self.word_ids is None else tuple(self.word_ids[leaf] for leaf in kept)
-        return LabelledTree(tuple(words), tuple(tags), constituents, tuple(parents), self.place, ids)
+        are_kept = [not removed for removed in are_removed]
+        return LabelledTree(
+            words=tuple(compress(self.words, are_kept)),
+            tags=tuple(compress(self.tags, are_kept)),
+            constituents=tuple(LabelledSpan(*span) for span in spans if span[0] < span[1]),
+            parents=tuple(compress(self.parents, are_kept)),
+            place=self.place,
+            word_ids=None if self.word_ids is None else tuple(compress(self.word_ids, are_kept)),
+        )
 
     def brackets(self) -> str:
         """The tree as a string, such as ``(S (NP (DT the) (NN cat)) (VBZ sleeps))``.

@@ -10,7 +10,8 @@ from pathlib import Path
 from tokenization_fast_r2d2.lines import read_lines
 from tokenization_fast_r2d2.words import check_text
 
-from .labelled_trees import TRACE_TAGS, LabelledTree, check_spans, from_spans, parse_brackets
+from .labelled_trees import LabelledTree, check_spans, from_spans, parse_brackets
+from .treebank_formats import READERS, format_of
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +48,14 @@ class TreebankPreprocessing:
         Raises:
             ValueError: if the string is not one tree with labels; the message names ``place``.
         """
-        tree = parse_brackets(text, place=place)
-        tree = tree.without([tag in TRACE_TAGS for tag in tree.tags])
+        return self.apply(parse_brackets(text, place=place))
+
+    def apply(self, tree: LabelledTree) -> LabelledTree:
+        """A gold tree as it is scored; ValueError as for `read`."""
+        tree = tree.without(tree.are_empty())
         tree = tree if self.keep_punctuation else tree.without(tree.are_punctuation(self.punctuation_tags))
         if not all(label for *_, label in tree.constituents):
-            raise ValueError(f"{place}: a constituent has no label; a gold tree looks like (NP (DT the) (NN cat))")
+            raise ValueError(f"{tree.place}: a constituent has no label; a gold tree looks like (NP (DT the) (NN cat))")
         return replace(tree, words=tuple(word.lower() for word in tree.words)) if self.lowercase else tree
 
 
@@ -64,8 +68,9 @@ def read_treebank(
     """Read gold trees with labels from files and folders.
 
     A file, plain or ``.gz``, has one tree per line, or trees that continue on indented lines as in the Penn and the
-    Chinese Treebank. Lines that begin with ``<`` are mark-up and are skipped. A folder is read with its subfolders, in
-    the order of file names.
+    Chinese Treebank. Lines that begin with ``<`` are mark-up and are skipped. In ``.tbf`` files (CESS, AnCora) and
+    ``.psd`` files (Keyaki, IcePaHC) lemmas, codes and what is not spoken are left out. Other formats are told by their
+    first lines, see `treebank_formats`. A folder is read with its subfolders, in the order of file names.
 
     Args:
         paths: one path or several.
@@ -80,9 +85,12 @@ def read_treebank(
     """
     trees: list[LabelledTree] = []
     for path in _files([paths] if isinstance(paths, str | Path) else list(paths), split):
+        if reader := READERS.get(format_of(path) or ""):
+            trees += map(preprocessing.apply, reader(path))
+            continue
         for text, line in _split_into_trees(path):
             try:
-                trees.append(preprocessing.read(text, f"{path}, line {line}"))
+                trees.append(preprocessing.read(_plain_brackets(text, path), f"{path}, line {line}"))
             except ValueError as error:
                 if not skip_bad:
                     raise
@@ -192,6 +200,20 @@ def _split_of(file: Path) -> str | None:
     match = re.match(r"wsj_(\d\d)", file.name, re.I) or re.fullmatch(r"(\d\d)", file.parent.name)
     section = int(match[1]) if match else None
     return next((split for split, numbers in PTB_SECTIONS.items() if section in numbers), None)
+
+
+def _plain_brackets(text: str, path: Path) -> str:
+    """The text of a tree without the lemmas and numbers that some treebanks have: ``(da0fs0 La el)`` in CESS,
+    ``(N-N menn-maður)`` in IcePaHC, ``(ID 12_news;JP)`` in Keyaki."""
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".tbf"):
+        return re.sub(r"\(([^\s()]+) ([^\s()]+) [^\s()]+\)", r"(\1 \2)", text)
+    if not name.endswith(".psd"):
+        return text
+    text = re.sub(r"\(ID [^()]*\)", "", text)
+    leaves = re.findall(r"\((?!CODE )[^\s()]+ ([^\s()]+)\)", text)
+    have_lemmas = all(re.fullmatch(r"\*.*|0|.+-.+", leaf) for leaf in leaves)
+    return re.sub(r"(\((?!CODE )[^\s()]+ [^\s()*]+)-[^\s()]+\)", r"\1)", text) if have_lemmas else text
 
 
 def _split_into_trees(path: Path) -> Iterator[tuple[str, int]]:

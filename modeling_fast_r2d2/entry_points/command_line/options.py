@@ -18,7 +18,8 @@ SPLITS = ("train", "validation", "test")
 def add_gold_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose gold trees and tell how to read them."""
     add = parser.add_argument
-    add("gold", type=Path, nargs="+", help="files or folders of bracketed gold trees, plain or .gz")
+    add("gold", type=Path, nargs="+", help="files or folders of gold trees: brackets, TIGER-XML, "
+        "NEGRA export, CoNLL-U; plain or .gz")  # fmt: skip
     add("--split", choices=SPLITS, help="the part to read of a folder of the Penn or the Chinese Treebank")
     add("--keep_punctuation", action="store_true", help="remove only traces; by default punctuation is removed as well")
     add("--punctuation_tags", nargs="+", metavar="TAG", help="the treebank's tags of punctuation; by default those of "

@@ -1,0 +1,161 @@
+"""Treebanks that are no brackets: TIGER-XML, NEGRA's export format and Universal Dependencies (CoNLL-U).
+
+Their constituents may have gaps. Such a constituent keeps its largest block of words, the first of equal ones, and what
+is left belongs to the constituent above: then no two constituents cross.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from tokenization_fast_r2d2.lines import read_lines
+
+from .labelled_trees import LabelledSpan, LabelledTree, plain_label
+
+LINES_TO_LOOK_AT = 50
+ROOT = ""  # above the highest constituents
+
+
+class Node(NamedTuple):
+    """A constituent, or a word."""
+
+    label: str
+    parent: str  # the name of the constituent above it, or `ROOT`
+
+
+def format_of(path: str | Path) -> str | None:
+    """A key of `READERS`, by what stands in a file's first lines; None for brackets."""
+    first = [line for _, line in zip(range(LINES_TO_LOOK_AT), read_lines(path), strict=False)]
+    if any(re.match(r"\s*<(\?xml|corpus\b)", line) for line in first[:5]):
+        return "TIGER-XML"
+    if any(re.match(r"#(FORMAT|BOS) ", line) for line in first):
+        return "export"
+    if any(re.match(r"# (sent_id|text) =|1\t.*(\t.*){8}$", line) for line in first):
+        return "CoNLL-U"
+    return None
+
+
+def read_tiger(path: str | Path) -> Iterator[LabelledTree]:
+    """Sentences of a file in TIGER-XML. Raises ValueError naming file and sentence if it is damaged."""
+    try:
+        for _, element in ElementTree.iterparse(path):
+            if element.tag == "s":
+                yield _tiger_sentence(element, f"{path}, sentence {element.get('id')}")
+                element.clear()
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{path}: not XML: {error}") from error
+
+
+def _tiger_sentence(sentence: ElementTree.Element, place: str) -> LabelledTree:
+    parents = {edge.get("idref", ""): node.get("id", "") for node in sentence.iter("nt") for edge in node.iter("edge")}
+    leaves = [(word.get("word", ""), word.get("pos", ""), word.get("id", "")) for word in sentence.iter("t")]
+    nodes = {
+        node.get("id", ""): Node(node.get("cat", ""), parents.get(node.get("id", ""), ROOT))
+        for node in sentence.iter("nt")
+    }
+    words = [(word, Node(tag, parents.get(name, ROOT))) for word, tag, name in leaves]
+    return tree_of_nodes(words, nodes, place)
+
+
+def read_export(path: str | Path) -> Iterator[LabelledTree]:
+    """Sentences of a file in NEGRA's export format, 3 or 4."""
+    columns, place = 5, str(path)
+    words: list[tuple[str, Node]] = []
+    nodes: dict[str, Node] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        fields = line.split()
+        if line.startswith("#FORMAT "):
+            columns = 6 if fields[1:] == ["4"] else 5  # the lemma comes second
+        elif line.startswith("#BOS "):
+            words, nodes, place = [], {}, f"{path}, line {number}"
+        elif line.startswith("#EOS "):
+            yield tree_of_nodes(words, nodes, place)
+        elif len(fields) >= columns and not line.startswith("%%"):
+            tag, _, _, parent = fields[columns - 4 : columns]
+            node = Node(tag, ROOT if parent == "0" else f"#{parent}")
+            if re.fullmatch(r"#\d{3}", fields[0]):
+                nodes[fields[0]] = node
+            else:
+                words.append((fields[0], node))
+
+
+def read_conllu(path: str | Path) -> Iterator[LabelledTree]:
+    """Sentences of a file in CoNLL-U. A word and all that depends on it are a constituent, which has the name of the
+    word's relation: these are no constituents that anyone has marked, but what comes nearest to them."""
+    rows: list[list[str]] = []
+    start = 1
+    for number, line in enumerate([*read_lines(path), ""], start=1):
+        fields = line.split("\t")
+        if fields[0].isdecimal():  # not 1-2, a word of several, nor 1.1, a word that is not written
+            rows.append(fields)
+            if len(fields) != 10:
+                raise ValueError(f"{path}, line {number}: a word of CoNLL-U has 10 columns, got {len(fields)}")
+        elif not line.strip():
+            if rows:
+                yield _conllu_sentence(rows, f"{path}, line {start}")
+            rows, start = [], number + 1
+
+
+def _conllu_sentence(rows: list[list[str]], place: str) -> LabelledTree:
+    nodes = {row[0]: Node(row[7].partition(":")[0], ROOT if row[6] == "0" else row[6]) for row in rows}
+    words = [(row[1], Node(row[3], row[0])) for row in rows]  # a word is a leaf of its own constituent
+    return tree_of_nodes(words, nodes, place)
+
+
+READERS: dict[str, Callable[[str | Path], Iterator[LabelledTree]]] = {
+    "TIGER-XML": read_tiger,
+    "export": read_export,
+    "CoNLL-U": read_conllu,
+}
+
+
+def tree_of_nodes(words: Sequence[tuple[str, Node]], nodes: dict[str, Node], place: str) -> LabelledTree:
+    """A tree from words and the constituents above them, whose words need not be neighbours.
+
+    Args:
+        words: in order, each with its tag and the constituent right above it.
+        nodes: constituents by name.
+
+    Raises:
+        ValueError: if a constituent is missing, or above itself; the message names ``place``.
+    """
+    leaves: dict[str, list[int]] = {name: [] for name in nodes}
+    above: dict[str, int] = {}  # the number of constituents above each
+    for leaf, (_, node) in enumerate(words):
+        around = list(_around(node.parent, nodes, place))
+        for depth, name in enumerate(reversed(around)):
+            leaves[name].append(leaf)
+            above[name] = depth
+    blocks = {name: _largest_block(leaves[name]) for name in nodes if len(leaves[name]) > 1}
+    # Children before parents, left before right, as brackets close.
+    order = sorted(blocks, key=lambda name: (blocks[name][1], -blocks[name][0], -above[name]))
+    spans = [LabelledSpan(*blocks[name], plain_label(nodes[name].label)) for name in order]
+    numbers = {name: number for number, name in enumerate(nodes, start=1)}
+    return LabelledTree(
+        tuple(word for word, _ in words),
+        tuple(node.label for _, node in words),
+        tuple(span for span in spans if span.first < span.last),
+        tuple(numbers.get(node.parent, 0) for _, node in words),
+        place,
+    )
+
+
+def _around(name: str, nodes: dict[str, Node], place: str) -> Iterator[str]:
+    """The names of a constituent and of all above it."""
+    for _ in range(len(nodes) + 1):
+        if name == ROOT:
+            return
+        if name not in nodes:
+            raise ValueError(f"{place}: there is no constituent {name}")
+        yield name
+        name = nodes[name].parent
+    raise ValueError(f"{place}: the constituent {name} is above itself")
+
+
+def _largest_block(leaves: Iterable[int]) -> tuple[int, int]:
+    runs = [[leaf for _, leaf in run] for _, run in groupby(enumerate(leaves), lambda pair: pair[1] - pair[0])]
+    longest = max(runs, key=len)
+    return longest[0], longest[-1]

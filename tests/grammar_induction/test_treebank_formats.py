@@ -1,0 +1,138 @@
+"""Treebanks of other kinds read as the brackets that they stand for."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2.grammar_induction import TreebankPreprocessing, read_treebank
+from modeling_fast_r2d2.grammar_induction.treebank_formats import Node, tree_of_nodes
+
+TIGER = """<?xml version="1.0" encoding="UTF-8"?>
+<corpus id="c"><body>
+<s id="s1"><graph root="502">
+<terminals>
+<t id="1" word="Darüber" pos="PROAV"/><t id="2" word="muß" pos="VMFIN"/><t id="3" word="nachgedacht" pos="VVPP"/>
+<t id="4" word="werden" pos="VAINF"/><t id="5" word="." pos="$."/>
+</terminals>
+<nonterminals>
+<nt id="500" cat="VP"><edge label="OP" idref="1"/><edge label="HD" idref="3"/></nt>
+<nt id="501" cat="VP"><edge label="OC" idref="500"/><edge label="HD" idref="4"/></nt>
+<nt id="502" cat="S"><edge label="OC" idref="501"/><edge label="HD" idref="2"/></nt>
+</nonterminals></graph></s>
+</body></corpus>
+"""
+EXPORT = """#FORMAT 3
+#BOS 1 1 0 0
+Darüber\tPROAV\t--\tOP\t500
+muß\tVMFIN\t--\tHD\t502
+nachgedacht\tVVPP\t--\tHD\t500
+werden\tVAINF\t--\tHD\t501
+.\t$.\t--\t--\t0
+#500\tVP\t--\tOC\t501
+#501\tVP\t--\tOC\t502
+#502\tS\t--\t--\t0
+#EOS 1
+"""
+CONLLU = """# sent_id = 1
+# text = The old man bought it.
+1\tThe\tthe\tDET\tDT\t_\t3\tdet\t_\t_
+2\told\told\tADJ\tJJ\t_\t3\tamod\t_\t_
+3\tman\tman\tNOUN\tNN\t_\t4\tnsubj:pass\t_\t_
+4\tbought\tbuy\tVERB\tVBD\t_\t0\troot\t_\t_
+5-6\tit.\t_\t_\t_\t_\t_\t_\t_\t_
+5\tit\tit\tPRON\tPRP\t_\t4\tobj\t_\t_
+5.1\tnothing\t_\t_\t_\t_\t_\t_\t_\t_
+6\t.\t.\tPUNCT\t.\t_\t4\tpunct\t_\t_
+"""
+CESS = "(S (sn-SUJ (espec.fs (da0fs0 La el)) (grup.nom.fs (n luz luz))) (sn.e-SUJ *0*) (grup.verb (v va ir)) (Fp . .))"
+ICEPAHC = """( (IP-MAT (NP-SBJ (PRO-N Hann-hann)) (BEDI var-vera) (NP-PRD (ADJ-N góður-góður) (N-N maður-maður))
+    (CP-REL (WNP-1 0) (C sem-sem) (NP-SBJ *T*-1)) (, ,-,) (CODE <P_1>)) (ID 1150.X.SCI,.1))
+"""
+KEYAKI = "( (IP-MAT (NP-SBJ *pro*) (PP (NP (N 本)) (P を)) (VB 読ん) (AXD だ) (PU 。)) (ID 1_X-1922;JP))"
+
+
+def read(tmp_path, name, text, **settings):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    [tree] = read_treebank(tmp_path / name, TreebankPreprocessing(**settings))
+    return " ".join(tree.words), [tuple(constituent) for constituent in tree.constituents]
+
+
+@pytest.mark.parametrize("name, text", [("t.xml", TIGER), ("t.export", EXPORT)])
+def test_a_constituent_with_gaps_keeps_its_largest_block(tmp_path, name, text):
+    words, constituents = read(tmp_path, name, text)
+    assert words == "Darüber muß nachgedacht werden"
+    assert constituents == [(2, 3, "VP"), (0, 3, "S")]  # "nachgedacht" alone is what the lower VP keeps
+    assert read(tmp_path, name, text, keep_punctuation=True)[0].endswith(" .")
+
+
+def test_the_export_format_4_has_lemmas(tmp_path):
+    lines = [line if line.startswith("#") and "\t" not in line else line.replace("\t", "\t--\t", 1)
+             for line in EXPORT.replace("#FORMAT 3", "#FORMAT 4").splitlines()]  # fmt: skip
+    assert read(tmp_path, "t.export", "\n".join(lines)) == read(tmp_path, "s.export", EXPORT)
+
+
+def test_a_word_with_its_dependents_is_a_constituent(tmp_path):
+    words, constituents = read(tmp_path, "t.conllu", CONLLU)
+    assert words == "The old man bought it" and constituents == [(0, 2, "nsubj"), (0, 4, "root")]
+
+
+@pytest.mark.parametrize(
+    "name, text, words, constituents",
+    [
+        ("t.tbf", CESS, "La luz va", [(0, 1, "sn"), (0, 2, "S")]),
+        ("t.psd", ICEPAHC, "Hann var góður maður sem", [(2, 3, "NP"), (0, 4, "IP")]),
+        ("k.psd", KEYAKI, "本 を 読ん だ", [(0, 1, "PP"), (0, 3, "IP")]),
+    ],
+)
+def test_lemmas_traces_and_codes_of_brackets_are_left_out(tmp_path, name, text, words, constituents):
+    assert read(tmp_path, name, text) == (words, constituents)
+
+
+@st.composite
+def graphs(draw):
+    """Constituents over any words, as lists of the nodes above them."""
+    number = draw(st.integers(1, 6))
+    nodes = {f"#{node}": Node(f"N{node}", f"#{draw(st.integers(node + 1, number))}" if node < number else "")
+             for node in range(number + 1)}  # fmt: skip
+    words = [("w", Node("T", f"#{draw(st.integers(0, number))}")) for _ in range(draw(st.integers(1, 12)))]
+    return words, nodes
+
+
+@given(graphs())
+def test_constituents_never_cross_and_are_blocks_of_their_words(graph):
+    words, nodes = graph
+
+    def words_of(name):
+        above = {name}
+        while more := {child for child, node in nodes.items() if node.parent in above} - above:
+            above |= more
+        return {leaf for leaf, (_, node) in enumerate(words) if node.parent in above}
+
+    tree = tree_of_nodes(words, nodes, "here")
+    expected = []
+    for name, node in nodes.items():
+        blocks = [(i, j) for i in range(len(words)) for j in range(i + 1, len(words))
+                  if set(range(i, j + 1)) <= words_of(name)]  # fmt: skip
+        if blocks:
+            i, j = max(blocks, key=lambda block: (block[1] - block[0], -block[0]))
+            expected.append((i, j, node.label))
+    assert sorted(map(tuple, tree.constituents)) == sorted(expected)
+    spans = sorted(tree.spans)
+    assert not any(i < k <= j < m for i, j in spans for k, m in spans)
+    seen = [set(range(i, j + 1)) for i, j, _ in tree.constituents]
+    assert not any(later < earlier for place, later in enumerate(seen) for earlier in seen[:place])
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("t.xml", TIGER[:400], "not XML"),
+        ("t.export", EXPORT.replace("#501\tVP", "#505\tVP"), "no constituent #501"),
+        ("t.export", EXPORT.replace("--\t--\t0\n#EOS", "--\t--\t500\n#EOS"), "above itself"),
+        ("t.conllu", CONLLU.replace("\t_\t3\tdet", "\t3\tdet"), "line 3: a word of CoNLL-U has 10 columns"),
+        ("t.conllu", CONLLU.replace("\t_\t3\tdet", "\t_\t9\tdet"), "there is no constituent 9"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, name, text, message):
+    with pytest.raises(ValueError, match=f"{name}.*{message}"):
+        read(tmp_path, name, text)
