@@ -35,6 +35,7 @@ from transformers.utils.logging import disable_progress_bar
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.checkpoints import EVALUATION, MANIFEST, resume, save_model
 from pretraining.data import read_data
+from pretraining.decisions import decide
 from pretraining.loop import train
 from pretraining.losses import check_stages, leave_parameters_out
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
@@ -91,8 +92,12 @@ def make_accelerator(options: Options) -> Accelerator:
 
 def pretrain(options: Options, accelerator: Accelerator) -> None:
     """Begin a run or resume it, to its end or until a signal."""
+    with accelerator.main_process_first():
+        options, warnings = decide(options)
     data = read_data(options, accelerator)
     run = Run(options, accelerator, data)
+    for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings)]:
+        run.display.say(str(line))
     unigram = data.unigram_losses()
     print_overview(run, unigram)
     if checkpoint := run.checkpoints.newest_good():

@@ -10,6 +10,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+import regex
+
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # scripts without blanks
 LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]"  # digits count, too
 
@@ -116,6 +118,39 @@ def split_chinese(paragraph: str) -> list[str]:
     return [sentence.strip() for sentence in sentences if sentence.strip()]
 
 
+# The marks that end a sentence in any script, and the quotes and brackets after them.
+TERMINALS = r"[\p{SB=STerm}\p{SB=ATerm}…]++"
+SENTENCE_END = regex.compile(rf"{TERMINALS}(?:\s+{TERMINALS})*+[\p{{Pe}}\p{{Pf}}\"'’”]*+")
+ENDS_WITHOUT_BLANK = frozenset("。！？｡")
+# A full stop after such a word may be an abbreviation's: Mr, U.S, z. B, 3.
+MAY_BE_ABBREVIATED = regex.compile(r"(?:^|[^\p{L}\p{M}\p{N}])(?:\p{Lu}\p{L}{0,2}|\p{L}|\d{1,2}|\S*\p{L}\.\p{L}+)$")
+
+
+def split_text(paragraph: str) -> list[str]:
+    """Sentences of a paragraph in any script, by Unicode's sentence ends (Standard Annex 29).
+
+    After marks of scripts with blanks there is a blank, and then no small letter. A full stop after a short word with a
+    capital letter, a single letter or a number of one or two digits ends no sentence: two sentences that are taken for
+    one do less harm than an abbreviation that is taken for the end of one.
+    """
+    sentences, start = [], 0
+    for end in SENTENCE_END.finditer(paragraph):
+        if end.end() > start and _ends_sentence(paragraph, end):
+            sentences.append(paragraph[start : end.end()].strip())
+            start = end.end()
+    return [sentence for sentence in [*sentences, paragraph[start:].strip()] if sentence]
+
+
+def _ends_sentence(paragraph: str, marks: "regex.Match[str]") -> bool:
+    if not ENDS_WITHOUT_BLANK.isdisjoint(marks[0]):
+        return True
+    after = paragraph[marks.end() : marks.end() + 10]
+    if not after[:1].isspace() or after.lstrip(" \"'“‘«„¿¡([")[:1].islower():
+        return False
+    before = paragraph[max(0, marks.start() - 20) : marks.start()].rstrip()
+    return marks[0] != "." or not MAY_BE_ABBREVIATED.search(before)
+
+
 def split_line(line: str) -> list[str]:
     """The whole line as one sentence; a blank line gives none."""
     return [line.strip()] if line.strip() else []
@@ -123,6 +158,7 @@ def split_line(line: str) -> list[str]:
 
 SENTENCE_RULES: dict[str, Callable[[str], list[str]]] = {
     "line": split_line,
+    "text": split_text,
     "wikitext": split_wikitext,
     "chinese": split_chinese,
 }

@@ -41,7 +41,8 @@ def train_tokenizer(
         vocab_size: the maximum size of the vocabulary, with the 8 special tokens.
         kind: ``"wordpiece"`` (splits words and punctuation as BERT does), ``"character"`` (every character except
             blanks, for Chinese) or ``"word"`` (splits at blanks; rare words are unknown).
-        lowercase: turn text into lower case and remove accents.
+        lowercase: turn text into lower case. Accents and other marks of letters stay: in many languages they tell words
+            apart.
         min_frequency: the vocabulary leaves out pieces that occur less often than this.
         word_rule: what a word is where text is parsed: ``"plain"``, or ``"english"``, which cuts ``don't`` into ``do``
             and ``n't`` as treebanks do. It is saved with the tokenizer.
@@ -143,8 +144,12 @@ def _model(kind: str, vocabulary: dict[str, int] | None = None) -> models.Model:
 def _blank_tokenizer(kind: str, lowercase: bool) -> Tokenizer:
     """A tokenizer that does not know any piece yet."""
     tokenizer = Tokenizer(_model(kind))
-    cleaner = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=kind == "wordpiece")
-    tokenizer.normalizer = normalizers.Sequence([cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)])
+    cleaner = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=False, handle_chinese_chars=kind == "wordpiece"
+    )
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)]
+    )
     if kind == "wordpiece":
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()

@@ -20,6 +20,7 @@ from datasets.exceptions import DatasetGenerationError, DatasetsError
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
+from pretraining import text_forms
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import (
     SENTENCE_RULES,
@@ -57,22 +58,27 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
     if not others and not is_folder_of_texts and (os.path.isdir(first) or _looks_like_hub_name(first)):
         return _read_dataset(first, data)
     files = [file for source in data.corpus for file in files_of(source)]
-    if next(lines_as_rows(files), None) is None:
+    forms = inspect.getsource(text_forms) if data.sentence_rule == "text" else ""  # for the key of the cache
+    if next(lines_as_rows(files, forms), None) is None:
         raise ValueError(f"no text in {', '.join(data.corpus)}: {len(files)} files without a line")
     columns = Features({"text": Value("string")})
     if data.streaming:
-        return IterableDataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files})
+        return IterableDataset.from_generator(
+            lines_as_rows, features=columns, gen_kwargs={"files": files, "forms": forms}
+        )
     try:
-        return Dataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files})
+        return Dataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files, "forms": forms})
     except DatasetGenerationError as error:
         if isinstance(error.__cause__, ValueError):  # ours, with the file's name
             raise error.__cause__ from None
         raise
 
 
-def lines_as_rows(files: list[File]) -> Iterator[dict[str, str]]:
+def lines_as_rows(files: list[File], forms: str = "") -> Iterator[dict[str, str]]:
+    """The lines of files; or their paragraphs, if text may have any of some forms (`text_forms`)."""
     for path, _, _ in files:
-        for line in read_sentences(path):
+        lines = read_sentences(path)
+        for line in text_forms.paragraphs(lines) if forms else lines:
             yield {"text": line}
 
 

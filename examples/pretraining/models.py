@@ -23,7 +23,11 @@ def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOpti
     if data.tokenizer or model.model:
         return _load(load_tokenizer, data.tokenizer or model.model, "tokenizer")
     return train_tokenizer(
-        sentences, data.vocab_size, data.tokenizer_kind, show_progress=sys.stderr.isatty(), word_rule=data.word_rule
+        sentences,
+        int(data.vocab_size),
+        data.tokenizer_kind,
+        show_progress=sys.stderr.isatty(),
+        word_rule=data.word_rule,
     )
 
 

@@ -10,6 +10,8 @@ from pretraining.recipe import Stage
 from tokenization_fast_r2d2 import SENTENCE_RULES
 from tokenization_fast_r2d2.word_rules import CUTS
 
+AUTO = "auto"  # the value of an option that the text decides (see `decisions`)
+
 # Fields of FastR2D2Config; "base" is the paper's model (Section 4.1.1), which is the config's default.
 SIZES = {
     "tiny": {
@@ -59,8 +61,11 @@ class DataOptions:
         "tokenizer's folder or Hub name; by default the given model's, or a new one, trained on the corpus or on the "
         "beginning of a stream"
     )
-    vocab_size: int = _help("vocabulary size of a new tokenizer", 30522)
-    tokenizer_kind: str = _help("kind of a new tokenizer", "wordpiece", choices=["wordpiece", "character", "word"])
+    vocab_size: str = _help("vocabulary size of a new tokenizer, or auto: by the amount of text", "30522")
+    tokenizer_kind: str = _help(
+        "kind of a new tokenizer; auto: characters for scripts without blanks, else wordpiece", "wordpiece",
+        choices=["wordpiece", "character", "word", AUTO],
+    )  # fmt: skip
     word_rule: str = _help("what a word is for a new tokenizer; english: don't is do n't", "plain", choices=list(CUTS))
     num_proc: int | None = _help("number of processes that tokenize the corpus")
     dataloader_num_workers: int | None = _help(
@@ -79,10 +84,15 @@ class DataOptions:
     treebank_sentences: int = _help(
         "largest number of treebank sentences on which the encoder's own trees are evaluated", 500
     )
-    counts_skew: float = _help(
-        "nats by which trees from counts of the text prefer to branch to the right; 0 is no preference, 1 suits "
-        "English", 0.0,
+    counts_skew: str = _help(
+        "nats by which trees from counts of the text prefer to branch to the right, or auto: by the words that begin "
+        "and end units; 0 is no preference, 1 suits English", "0",
     )  # fmt: skip
+    names: str = _help(
+        "whether capital letters tell of names: yes, no (no stage uses them, nor does the model), or auto: by the "
+        "share of words that have one", "yes", choices=["yes", "no", AUTO],
+    )  # fmt: skip
+    length: str = _help("factor of the tokens of all stages, or auto: less for less text", "1")
 
 
 @dataclass
@@ -155,15 +165,28 @@ class OutputOptions:
     report_to: str = _help("`accelerate` tracker: tensorboard, wandb, ... or none", "tensorboard")
 
 
+@dataclass(frozen=True)
+class Decision:
+    """The value of an option that was ``auto``, and why."""
+
+    option: str
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.option}: {self.value}, since {self.reason}"
+
+
 @dataclass
 class Options:
-    """All groups of options and the recipe's stages, checked together."""
+    """All groups of options and the recipe's stages, checked together; and what the text has decided."""
 
     data: DataOptions
     model: ModelOptions
     training: TrainingOptions
     output: OutputOptions
     stages: tuple[Stage, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     def __post_init__(self):
         data, training, output = self.data, self.training, self.output
@@ -174,8 +197,8 @@ class Options:
         _at_least(0, training, "learning_rate", "parser_learning_rate", "weight_decay", "warmup_steps",
                   "tree_warmup_steps", "max_grad_norm", "seed")  # fmt: skip
         _at_least(0, data, "dataloader_num_workers")
-        if not math.isfinite(data.counts_skew):
-            raise ValueError(f"counts_skew must be finite, got {data.counts_skew}")
+        for name, least in (("vocab_size", 0), ("counts_skew", -math.inf), ("length", 0)):
+            _check_number_or_auto(name, getattr(data, name), least)
         if data.max_length > training.per_device_train_batch_tokens:
             raise ValueError(
                 f"a sentence of max_length {data.max_length} must fit into per_device_train_batch_tokens, got "
@@ -260,6 +283,15 @@ class Options:
 
     def _plain_stages(self) -> list[dict]:
         return json.loads(json.dumps([asdict(stage) for stage in self.stages]))
+
+
+def _check_number_or_auto(name: str, value: str, least: float) -> None:
+    try:
+        number = float(value) if value != AUTO else 1.0
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= least):
+        raise ValueError(f"{name} must be {AUTO} or a finite number{'' if least < 0 else ' >= 0'}, got {value!r}")
 
 
 def _at_least(limit: int, group: object, *names: str) -> None:

@@ -150,6 +150,7 @@ def model_card(run, figures: dict, unigram: dict[str, float], command: str, mach
     best_metric = figures.get("metric_for_best_model")
     rows = [
         ("corpus", describe_corpus(run.options, sizes)),
+        *((f"`{found.option}`, by the text", f"{found.value}: {found.reason}") for found in run.options.decisions),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
         ("weights of", f"step {figures['step']:,}, best by {best_metric}" if best_metric else None),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),

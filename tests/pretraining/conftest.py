@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "examples")]
 
-from driver import CONTEXT  # noqa: E402
+from driver import CONTEXT, SMALL_MODEL  # noqa: E402
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining  # noqa: E402
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer  # noqa: E402
 
@@ -54,9 +54,6 @@ def model(tokenizer) -> FastR2D2ForPreTraining:
         parser_embedding_size=8, parser_hidden_size=8, parser_num_layers=1, window_size=2, **task_token_ids(tokenizer),
     )  # fmt: skip
     return FastR2D2ForPreTraining(config).train()
-
-
-SMALL_MODEL = "hidden_size=16,intermediate_size=32,num_attention_heads=2,parser_embedding_size=8,parser_hidden_size=8"
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ EXAMPLES = str(Path(__file__).parents[2] / "examples")
 if EXAMPLES not in sys.path:
     sys.path.insert(0, EXAMPLES)
 
+SMALL_MODEL = "hidden_size=16,intermediate_size=32,num_attention_heads=2,parser_embedding_size=8,parser_hidden_size=8"
+
 CONTEXT = multiprocessing.get_context("forkserver")
 _outputs: list[str] = []
 

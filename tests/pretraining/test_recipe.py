@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pretrain import parse_options
@@ -126,7 +127,7 @@ def test_the_recipe_for_a_trained_model_is_good():
     assert not options.needs_counts and not options.data.keep_punctuation
 
 
-@pytest.mark.parametrize("name", ["paper", "english", "chinese"])
+@pytest.mark.parametrize("name", ["paper", "english", "any_language", "chinese"])
 def test_the_recipes_of_the_examples_are_good(name):
     given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output_dir", "out", "--seed", "3"]
     options = parse_options(given)
@@ -142,10 +143,24 @@ def test_the_recipes_of_the_examples_are_good(name):
         assert not any(settings.lm_trains_choice and settings.window_size != 1 for settings in new)
         later = range(plan.boundaries[1], plan.num_steps)
         charts = [step for step in later if plan.at(step).window_size != 1]  # a chart of window 1 leaves no choice
+        is_long = name in ("english", "any_language")
         alone = [plan.stages[plan.stage_number(step)].name for step in charts if plan.at(step).choice_loss == 0]
-        assert alone == ["narrow"] * (100 if name == "english" else 0)  # longer, some seeds drift into a chain
-        assert plan.at(plan.num_steps).window_size == (2 if name == "english" else 3)  # the model keeps it
-        assert all((plan.at(step).names_bonus > 0) == (name == "english") for step in range(plan.num_steps))
+        assert alone == ["narrow"] * (100 if is_long else 0)  # longer, some seeds drift into a chain
+        assert plan.at(plan.num_steps).window_size == (2 if is_long else 3)  # the model keeps it
+        assert all((plan.at(step).names_bonus > 0) == is_long for step in range(plan.num_steps))
+
+
+def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
+    paths = [RECIPES / f"{name}.yaml" for name in ("english", "any_language")]
+    english, any_language = (yaml.safe_load(path.read_text(encoding="utf-8"))["options"] for path in paths)
+    given = ["--corpus", "mine.txt", "--output_dir", "out"]
+    of_english, of_any = (parse_options(["--recipe", str(path), *given]).stages for path in paths)
+    assert of_any == of_english
+    theirs = {"corpus", "corpus_config", "clean_wikitext", "word_rule"}
+    decided = {"tokenizer_kind", "vocab_size", "counts_skew", "names", "length"}
+    assert english.keys() - any_language.keys() == theirs and {any_language[name] for name in decided} == {"auto"}
+    same = english.keys() & any_language.keys() - decided - {"sentence_rule"}
+    assert {name: any_language[name] for name in same} == {name: english[name] for name in same}
 
 
 def test_a_stage_can_come_several_times(tmp_path):

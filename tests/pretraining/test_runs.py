@@ -3,8 +3,10 @@
 import gzip
 import json
 import os
+import random
 import re
 import shutil
+from pathlib import Path
 
 import pretrain as pretrain_script
 import pytest
@@ -12,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from driver import last_output, pretrain
+from driver import SMALL_MODEL, last_output, pretrain
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.report import Display
@@ -466,3 +468,27 @@ def test_a_corpus_that_changed_before_the_first_checkpoint_is_noticed(options, c
     assert pretrain(arguments, at=("step", 1, "SIGKILL")) == [-9]
     mine.write_text("".join(sorted(mine.read_text().splitlines(keepends=True))))
     assert "the corpus has changed" in error_of(arguments)
+
+
+def test_a_run_in_any_language_says_what_the_text_decided(tmp_path):
+    chance, text = random.Random(0), tmp_path / "text.txt"
+    phrases = [
+        f"{word} {noun}" for word in ("of", "the", "in") for noun in ("kabar", "loden", "mifol", "tegir", "suhun")
+    ]
+    text.write_text("\n".join(", ".join(chance.choices(phrases, k=6)) + "." for _ in range(1500)), encoding="utf-8")
+    recipe = Path(pretrain_script.__file__).parent / "recipes" / "any_language.yaml"
+    options = ["--recipe", str(recipe), "--corpus", str(text), "--output_dir", str(tmp_path / "run"), "--length",
+               "0.002", "--config_overrides", SMALL_MODEL, "--report_to", "none"]  # fmt: skip
+    assert pretrain(options) == [0]
+    said = re.findall(r"^(\w+): (\S+), since", last_output(), re.M)
+    assert [name for name, _ in said] == ["tokenizer_kind", "vocab_size", "counts_skew", "names"]
+    assert dict(said) | {"counts_skew": ""} == {
+        "tokenizer_kind": "wordpiece",
+        "vocab_size": "1000",
+        "names": "no",
+        "counts_skew": "",
+    }
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}`, by the text | {value}: " in card for name, value in said)
+    assert FastR2D2ForPreTraining.from_pretrained(tmp_path / "run" / "model").config.names_bonus == 0
+    assert pretrain(options) == [0]  # it is over: the text decides the same again
