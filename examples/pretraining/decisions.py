@@ -110,7 +110,7 @@ def decide(options: Options) -> tuple[Options, list[str]]:
     for sentence in sentences_of(lines, data):
         profile.add(sentence)
     num_words = profile.num_words * num_lines // max(1, len(lines))
-    warnings = check_corpus(profile, num_words)
+    warnings = corpus_warnings(profile, num_words)
     found = {name: DECIDED[name](profile, num_words) for name in asked}
     decided = replace(data, **{name: value for name, (value, _) in found.items()})
     decisions = tuple(Decision(name, value, reason) for name, (value, reason) in found.items())
@@ -175,7 +175,7 @@ DECIDED: dict[str, Callable[[Profile, int], tuple[str, str]]] = {
 }
 
 
-def check_corpus(profile: Profile, num_words: int) -> list[str]:
+def corpus_warnings(profile: Profile, num_words: int) -> list[str]:
     """What is odd about a corpus, in sentences.
 
     Raises:

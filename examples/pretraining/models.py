@@ -22,13 +22,8 @@ def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOpti
     """The given tokenizer, the given model's, or a new one, trained on the sentences."""
     if data.tokenizer or model.model:
         return _load(load_tokenizer, data.tokenizer or model.model, "tokenizer")
-    return train_tokenizer(
-        sentences,
-        int(data.vocab_size),
-        data.tokenizer_kind,
-        show_progress=sys.stderr.isatty(),
-        word_rule=data.word_rule,
-    )
+    size, kind = int(data.vocab_size), data.tokenizer_kind
+    return train_tokenizer(sentences, size, kind, show_progress=sys.stderr.isatty(), word_rule=data.word_rule)
 
 
 def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradient_checkpointing: bool = False):

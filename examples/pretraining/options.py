@@ -197,8 +197,10 @@ class Options:
         _at_least(0, training, "learning_rate", "parser_learning_rate", "weight_decay", "warmup_steps",
                   "tree_warmup_steps", "max_grad_norm", "seed")  # fmt: skip
         _at_least(0, data, "dataloader_num_workers")
-        for name, least in (("vocab_size", 0), ("counts_skew", -math.inf), ("length", 0)):
+        for name, least in (("counts_skew", -math.inf), ("length", 0)):
             _check_number_or_auto(name, getattr(data, name), least)
+        if data.vocab_size != AUTO and not data.vocab_size.isdecimal():
+            raise ValueError(f"vocab_size must be {AUTO} or a whole number, got {data.vocab_size!r}")
         if data.max_length > training.per_device_train_batch_tokens:
             raise ValueError(
                 f"a sentence of max_length {data.max_length} must fit into per_device_train_batch_tokens, got "

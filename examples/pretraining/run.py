@@ -124,9 +124,8 @@ class Run:
         planned = self.plan.num_steps or training.max_steps
         self.num_steps = planned or training.num_train_epochs * len(self.epochs.plan(0))
 
-        teacher = (
-            CountTeacher(data.counts, float(options.data.counts_skew), accelerator.device) if data.counts else None
-        )
+        skew = float(options.data.counts_skew)
+        teacher = CountTeacher(data.counts, skew, accelerator.device) if data.counts else None
         if self.model.model.pooler is not None and not any(s.needs_count_vectors for s in ends_of(options.stages)):
             self.model.model.pooler.requires_grad_(False)  # no loss reads it, and processes would wait for its gradient
         self.guide = make_guide(options, accelerator, data, self.model, teacher)

@@ -70,7 +70,9 @@ class LabelledTree:
     def are_empty(self) -> list[bool]:
         """Whether each leaf is a trace, a null subject, a missing ``that`` or a note, which nobody says."""
         return [
-            tag in EMPTY_TAGS or EMPTY_WORD.fullmatch(word) is not None or (word == "0" and tag[:1] in ("C", "W"))
+            tag in EMPTY_TAGS
+            or EMPTY_WORD.fullmatch(word) is not None
+            or (word == "0" and (tag == "C" or tag.startswith("W")))  # the number 0 has another tag
             for word, tag in zip(self.words, self.tags, strict=True)
         ]
 

@@ -4,6 +4,7 @@ Their constituents may have gaps. Such a constituent keeps its largest block of 
 is left belongs to the constituent above: then no two constituents cross.
 """
 
+import gzip
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -27,7 +28,9 @@ class Node(NamedTuple):
 
 
 def format_of(path: str | Path) -> str | None:
-    """A key of `READERS`, by what stands in a file's first lines; None for brackets."""
+    """A key of `READERS`, by a file's name or by what stands in its first lines; None for brackets."""
+    if str(path).removesuffix(".gz").endswith(".xml"):  # which says in which encoding its lines are
+        return "TIGER-XML"
     first = [line for _, line in zip(range(LINES_TO_LOOK_AT), read_lines(path), strict=False)]
     if any(re.match(r"\s*<(\?xml|corpus\b)", line) for line in first[:5]):
         return "TIGER-XML"
@@ -41,11 +44,12 @@ def format_of(path: str | Path) -> str | None:
 def read_tiger(path: str | Path) -> Iterator[LabelledTree]:
     """Sentences of a file in TIGER-XML. Raises ValueError naming file and sentence if it is damaged."""
     try:
-        for _, element in ElementTree.iterparse(path):
-            if element.tag == "s":
-                yield _tiger_sentence(element, f"{path}, sentence {element.get('id')}")
-                element.clear()
-    except ElementTree.ParseError as error:
+        with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
+            for _, element in ElementTree.iterparse(file):
+                if element.tag == "s":
+                    yield _tiger_sentence(element, f"{path}, sentence {element.get('id')}")
+                    element.clear()
+    except (ElementTree.ParseError, gzip.BadGzipFile, EOFError) as error:
         raise ValueError(f"{path}: not XML: {error}") from error
 
 

@@ -77,7 +77,8 @@ def read_treebank(
         preprocessing: of the trees.
         split: ``"train"``, ``"validation"`` or ``"test"`` takes one part of the Penn Treebank, whose sections are
             folders or ``wsj_`` files, or of the Chinese Treebank with its ``chtb_`` files. None takes all files.
-        skip_bad: skip trees that cannot be read, with a warning for each.
+        skip_bad: skip brackets that cannot be read, with a warning for each; other formats are read whole or not at
+            all.
 
     Raises:
         ValueError: if a path is missing, has no tree, or has no file of the split (the message names the path), or if

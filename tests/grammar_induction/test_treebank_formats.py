@@ -1,5 +1,7 @@
 """Treebanks of other kinds read as the brackets that they stand for."""
 
+import gzip
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,6 +65,18 @@ def test_a_constituent_with_gaps_keeps_its_largest_block(tmp_path, name, text):
     assert words == "Darüber muß nachgedacht werden"
     assert constituents == [(2, 3, "VP"), (0, 3, "S")]  # "nachgedacht" alone is what the lower VP keeps
     assert read(tmp_path, name, text, keep_punctuation=True)[0].endswith(" .")
+
+
+@pytest.mark.parametrize("encoding, is_packed", [("utf-8", True), ("iso-8859-1", False)])
+def test_xml_may_be_compressed_and_names_its_own_encoding(tmp_path, encoding, is_packed):
+    path = tmp_path / ("t.xml.gz" if is_packed else "t.xml")
+    text = TIGER.replace("UTF-8", encoding).encode(encoding)
+    path.write_bytes(gzip.compress(text) if is_packed else text)
+    assert " ".join(read_treebank(path)[0].words) == "Darüber muß nachgedacht werden"
+
+
+def test_the_number_0_is_a_word_and_an_empty_complementiser_is_none(tmp_path):
+    assert read(tmp_path, "t.mrg", "(S (NP (CD 0) (NNS degrees)) (CP (C 0) (WNP-1 0) (VB is)))")[0] == "0 degrees is"
 
 
 def test_the_export_format_4_has_lemmas(tmp_path):
