@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree
 from tokenization_fast_r2d2 import language, reading
-from tokenization_fast_r2d2.language import are_marks, is_opening, split_text
+from tokenization_fast_r2d2.language import are_marks, is_opening
 from tokenization_fast_r2d2.reading import sentences_to_parse
 from tokenization_fast_r2d2.trees import put_back
 from tokenization_fast_r2d2.word_rules import find_words
@@ -92,32 +92,3 @@ def test_a_new_language_replaces_this_module_alone(tokenizer, monkeypatch):
     monkeypatch.setattr(reading, "begins_name", lambda word: False)
     [other] = sentences_to_parse(tokenizer, ["The cats' * old Dog House"], set_marks_aside=True)
     assert other.marks == ["'", "*"] and other.bounds and other.names == []
-
-
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["Mr. Smith went to the U.S. in 1999.", "He came back.", '"Why?" asked Mary.', "He left."],
-        ["El Sr. García llegó.", "¿Qué tal?", "¡Bien!", "«Sí.»", "Dijo que no."],
-        ["Am 3. Oktober kam z. B. Herr Müller.", "Er ging..."],
-        ["वह घर गया।", "वह सो गया।"],
-        ["هل ذهبت؟", "نعم ذهبت."],
-        ["Նա եկավ։", "Նա գնաց։"],
-        ["The end . . .", "It is over"],
-    ],
-)
-def test_sentences_of_any_script_end_where_unicode_says(sentences):
-    assert split_text("  ".join(sentences)) == sentences
-
-
-def test_scripts_without_blanks_need_none_after_a_sentence():
-    assert split_text("吾輩は猫である。名前はまだ無い！「何？」") == [
-        "吾輩は猫である。",
-        "名前はまだ無い！",
-        "「何？」",
-    ]
-
-
-@given(st.text(max_size=60))
-def test_sentences_of_a_paragraph_lose_nothing_but_blanks(text):
-    assert "".join("".join(split_text(text)).split()) == "".join(text.split())

@@ -3,9 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from modeling_fast_r2d2.parsing.running_text import split_texts
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from tokenization_fast_r2d2 import train_tokenizer
 from tokenization_fast_r2d2.reading import sentences_to_parse
 
 TEXT = """  Dr. Smith doesn't know C++.  He paid 1,234.56 dollars; write to
@@ -56,11 +58,16 @@ def test_sentences_have_all_that_is_visible(tokenizer, text):
     assert "".join(word for words, _ in found for word in words) == "".join(text.split())
 
 
-def test_languages_have_rules_of_their_own(tokenizer):
-    [[first, second]] = split_texts(["Das ist z. B. gut. Ja."], tokenizer, "de")
-    assert first[0] == ["Das", "ist", "z.", "B.", "gut", "."] and second[0] == ["Ja", "."]
-    with pytest.raises(ValueError, match="spaCy has no rules for language 'klingon'"):
-        split_texts(["a"], tokenizer, "klingon")
+def test_abbreviations_travel_with_the_tokenizer(tmp_path):
+    text = "Ana saw Sen. Bo at 9. She met Eli. Eli fled."
+    ends = {None: 1, (): 4, ("sen",): 3, ("0", "sen"): 2}
+    for abbreviations, number in ends.items():
+        train_tokenizer(["a b"] * 2, 40, show_progress=False, abbreviations=abbreviations).save_pretrained(tmp_path)
+        [sentences] = split_texts([text], AutoTokenizer.from_pretrained(tmp_path))
+        assert len(sentences) == number
+
+
+def test_texts_must_be_several(tokenizer):
     with pytest.raises(ValueError, match="got one str; put it in a list"):
         split_texts("a", tokenizer)
 

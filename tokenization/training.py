@@ -1,6 +1,6 @@
 """Tokenizers learnt from raw text: standard fast tokenizers with Fast-R2D2's task tokens."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -33,6 +33,7 @@ def train_tokenizer(
     min_frequency: int = 2,
     show_progress: bool = True,
     word_rule: str = "plain",
+    abbreviations: Sequence[str] | None = None,
 ) -> PreTrainedTokenizerFast:
     """Learn a vocabulary from raw text. The same sentences give the same tokenizer in any order.
 
@@ -46,6 +47,8 @@ def train_tokenizer(
         min_frequency: the vocabulary leaves out pieces that occur less often than this.
         word_rule: what a word is where text is parsed: ``"plain"``, or ``"english"``, which cuts ``don't`` into ``do``
             and ``n't`` as treebanks do. It is saved with the tokenizer.
+        abbreviations: after which a full stop ends no sentence where running text is parsed (see `find_abbreviations`).
+            They are saved with the tokenizer.
 
     Returns:
         A standard tokenizer, which `AutoTokenizer` loads without trusting remote code. It adds no special tokens to a
@@ -71,7 +74,7 @@ def train_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
-        word_rule=word_rule, **SPECIAL_TOKENS,
+        word_rule=word_rule, **SPECIAL_TOKENS, **({} if abbreviations is None else {"abbreviations": [*abbreviations]}),
     )  # fmt: skip
 
 

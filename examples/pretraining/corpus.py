@@ -239,6 +239,11 @@ def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
+def sentences_of_texts(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
+    """The sentences of a corpus; none is read before it is asked for."""
+    return (sentence for row in texts for sentence in sentences_of([row["text"]], data))
+
+
 def _row_within_limit(sentence: ReadSentence, data: DataOptions) -> dict:
     has_words = data.keep_punctuation or not all(are_marks(sentence.words))
     length = len(sentence.input_ids) if has_words else 0

@@ -14,7 +14,15 @@ from transformers import PreTrainedTokenizerBase
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_tokenizer
 from modeling_fast_r2d2.grammar_induction import LabelledTree
 from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_text
-from pretraining.corpus import Corpus, files_of, make_line_tokenizer, read_texts, sentences_of, tokenize_corpus
+from pretraining.corpus import (
+    Corpus,
+    files_of,
+    make_line_tokenizer,
+    read_texts,
+    sentences_of,
+    sentences_of_texts,
+    tokenize_corpus,
+)
 from pretraining.count_teacher import UnitCounts, count_corpus
 from pretraining.count_vectors import CountVectors, count_vectors
 from pretraining.evaluation import read_gold_trees
@@ -60,7 +68,7 @@ class Data:
 
     def sentences(self) -> Iterator[str]:
         """The texts of the corpus; none is read before it is asked for."""
-        return sentences_to_learn_from(self.texts, self.options)
+        return sentences_of_texts(texts_to_learn_from(self.texts, self.options), self.options)
 
     def unigram_losses(self) -> dict[str, float]:
         """Losses that a model must beat; none if the corpus is streamed or there is no validation text."""
@@ -101,7 +109,7 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
         texts, tokenizer = read_texts(data), read_tokenizer(folder)
         is_new = accelerator.is_main_process and tokenizer is None
         if tokenizer is None:
-            tokenizer = make_tokenizer(sentences_to_learn_from(texts, data), data, options.model)
+            tokenizer = make_tokenizer(texts_to_learn_from(texts, data), data, options.model)
         if data.streaming:
             corpus = None
             check_stream(texts, tokenizer, data)
@@ -195,10 +203,9 @@ def read_count_vectors(
     return vectors
 
 
-def sentences_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
-    """The sentences that a new tokenizer is trained on: all, or those at the beginning of a stream."""
-    lines = itertools.islice(texts, data.shuffle_buffer if data.streaming else None)
-    return (sentence for line in lines for sentence in sentences_of([line["text"]], data))
+def texts_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Dataset | IterableDataset:
+    """The lines that a new tokenizer learns from: all, or those at the beginning of a stream."""
+    return texts.take(data.shuffle_buffer) if data.streaming else texts
 
 
 def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:

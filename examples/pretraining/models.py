@@ -2,28 +2,33 @@
 
 import copy
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import torch
+from datasets import Dataset, IterableDataset
 from torch.nn import functional as F
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
+from pretraining.corpus import sentences_of_texts
 from pretraining.count_vectors import CountVectors
 from pretraining.options import SIZES, DataOptions, ModelOptions
 from pretraining.widening import WIDER, as_narrow_as, begin_pooler, is_wider, widen
-from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
+from tokenization_fast_r2d2 import find_abbreviations, task_token_ids, train_tokenizer
 
 
-def make_tokenizer(sentences: Iterable[str], data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
-    """The given tokenizer, the given model's, or a new one, trained on the sentences."""
+def make_tokenizer(texts: Dataset | IterableDataset, data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
+    """The given tokenizer, the given model's, or a new one, which learns from the sentences of texts."""
     if data.tokenizer or model.model:
         return _load(load_tokenizer, data.tokenizer or model.model, "tokenizer")
-    size, kind = int(data.vocab_size), data.tokenizer_kind
-    return train_tokenizer(sentences, size, kind, show_progress=sys.stderr.isatty(), word_rule=data.word_rule)
+    abbreviations = find_abbreviations(row["text"] or "" for row in texts)
+    return train_tokenizer(
+        sentences_of_texts(texts, data), int(data.vocab_size), data.tokenizer_kind,
+        show_progress=sys.stderr.isatty(), word_rule=data.word_rule, abbreviations=abbreviations,
+    )  # fmt: skip
 
 
 def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradient_checkpointing: bool = False):

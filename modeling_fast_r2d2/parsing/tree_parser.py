@@ -169,24 +169,22 @@ class TreeParser:
         """
         return self._parse(self.read(sentences, is_split_into_words, word_offsets))
 
-    def parse_texts(self, texts: Sequence[str], language: str = "en") -> list[list[ParsedSentence]]:
+    def parse_texts(self, texts: Sequence[str]) -> list[list[ParsedSentence]]:
         """Parse texts of one or more sentences, such as paragraphs.
 
-        This needs spaCy, whose rules find the sentences (see `split_texts`). Their words are those of a call.
+        Sentences are found as `split_texts` does. Their words are those of a call.
 
         Args:
             texts: of any length; sentences do not go across blank lines.
-            language: the code of the language for spaCy, such as ``"en"``, ``"zh"`` or ``"xx"`` for any.
 
         Returns:
             For each text its sentences, whose ``offsets`` count the characters of the text. A text without words has
             none.
 
         Raises:
-            ImportError: if spaCy is not installed.
-            ValueError: as for a call, or if spaCy does not know the language.
+            ValueError: as for a call.
         """
-        split = split_texts(texts, self.tokenizer, language)
+        split = split_texts(texts, self.tokenizer)
         sentences = [sentence for of_text in split for sentence in of_text]
         read = self.read([words for words, _ in sentences], True, [offsets for _, offsets in sentences])
         parsed = iter(self._parse(read))

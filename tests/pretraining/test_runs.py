@@ -475,7 +475,8 @@ def test_a_run_in_any_language_says_what_the_text_decided(tmp_path):
     phrases = [
         f"{word} {noun}" for word in ("of", "the", "in") for noun in ("kabar", "loden", "mifol", "tegir", "suhun")
     ]
-    text.write_text("\n".join(", ".join(chance.choices(phrases, k=6)) + "." for _ in range(1500)), encoding="utf-8")
+    lines = [", ".join(["Tas. meb", *chance.choices(phrases, k=5)]) + "." for _ in range(1500)]
+    text.write_text("\n".join(lines), encoding="utf-8")
     recipe = Path(pretrain_script.__file__).parent / "recipes" / "any_language.yaml"
     options = ["--recipe", str(recipe), "--corpus", str(text), "--output_dir", str(tmp_path / "run"), "--length",
                "0.002", "--config_overrides", SMALL_MODEL, "--report_to", "none"]  # fmt: skip
@@ -491,4 +492,5 @@ def test_a_run_in_any_language_says_what_the_text_decided(tmp_path):
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert all(f"| `{name}`, by the text | {value}: " in card for name, value in said)
     assert FastR2D2ForPreTraining.from_pretrained(tmp_path / "run" / "model").config.names_bonus == 0
+    assert AutoTokenizer.from_pretrained(tmp_path / "run" / "model").init_kwargs["abbreviations"] == ["tas"]
     assert pretrain(options) == [0]  # it is over: the text decides the same again

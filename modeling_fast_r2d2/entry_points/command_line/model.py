@@ -57,7 +57,7 @@ def parse_texts(parser: TreeParser, texts: list[Text], options: argparse.Namespa
     """The sentences of each text: several only with ``--text``, none for a blank text."""
     given = [text.text for text in texts if not text.is_blank]
     if options.text:
-        found = iter(parser.parse_texts(given, options.language))
+        found = iter(parser.parse_texts(given))
     elif options.words:
         places = [[found.span() for found in re.finditer(r"\S+", text)] for text in given]
         words = [[text[i:j] for i, j in spans] for text, spans in zip(given, places, strict=True)]

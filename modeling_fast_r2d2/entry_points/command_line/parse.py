@@ -41,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="text files, plain or .gz, one sentence per line; with --output also .parquet")  # fmt: skip
     add_model_arguments(parser)
     add("--text", action="store_true",
-        help="find sentences in running text; needs spaCy, as in fast-r2d2[spacy]")  # fmt: skip
-    add("--language", default="en", help="the language of the --text, as spaCy abbreviates it; default: %(default)s")
+        help="find the sentences of running text, in any language")  # fmt: skip
     add("--words", action="store_true",
         help="each line is split into words at blanks, as in a treebank, and every word is a leaf")  # fmt: skip
     add("--pieces", action="store_true", help="give trees over word pieces instead of words")
@@ -95,8 +94,6 @@ def _check(options: argparse.Namespace) -> None:
             raise ValueError(f"--{name} must be >= 1, got {getattr(options, name)}")
     check_model_options([options.checkpoint], options.threads)
     _check_files(options)
-    if options.text:
-        require("spacy", "spacy", "--text")
     if options.output and number_of_processes() > 1:
         require("accelerate", "train", "parsing with several processes")
 

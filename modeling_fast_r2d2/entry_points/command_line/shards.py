@@ -26,7 +26,7 @@ from .texts import Text, texts_to_parse
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "pretty": "txt"}
 # The options that decide the output. All shards in a folder have the same settings.
 SETTINGS = (
-    "checkpoint", "method", "text", "language", "words", "no_keep_words", "batch_tokens", "pieces", "format",
+    "checkpoint", "method", "text", "words", "no_keep_words", "batch_tokens", "pieces", "format",
     "shard_lines", "text_column", "vectors",
 )  # fmt: skip
 

@@ -1,0 +1,142 @@
+"""Where sentences end: in text of any script, in WikiText's and in Chinese paragraphs, or at the end of each line."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+
+import regex
+
+from .trees import Span
+
+# The marks that end a sentence in any script, and the quotes and brackets that close after them: ." or . » or .''
+TERMINALS = r"[\p{SB=STerm}\p{SB=ATerm}…]++"
+CLOSING = r"[\p{Pe}\p{Pf}\"'’”]*+(?:\s(?:''|[\p{Pe}\p{Pf}])(?=\s|$))*+"
+SENTENCE_END = regex.compile(rf"{TERMINALS}(?:\s+{TERMINALS})*+{CLOSING}")
+ENDS_WITHOUT_BLANK = frozenset("。！？｡")
+OPENING = " \n\"'“‘«„¿¡(["  # between the end of a sentence and the next one's first letter
+
+# What may stand before a full stop that ends no sentence, in any language: initials, U.S, z. B
+INITIAL = regex.compile(r"\p{L}|\S*\p{L}\.\p{L}+")
+LAST_WORD = regex.compile(r"(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{N}])\.)+$")
+LONGEST_WORD = 20  # characters of it that are looked at
+NUMBER = "0"  # among abbreviations it stands for numbers of one or two digits: German has "am 3. Oktober"
+# Without a list of abbreviations: Mr, St, 3
+MAY_BE_ABBREVIATED = regex.compile(r"\p{Lu}\p{L}{1,2}|\d{1,2}")
+
+WORD_AND_STOP = regex.compile(
+    r"(?<![\p{L}\p{M}\p{N}.'’-])(\p{L}[\p{L}\p{M}]*+|\d{1,2})(?![\p{L}\p{M}\p{N}'’-]|\.[\p{L}\p{N}])(\s?\.(?!\.))?"
+)
+LONGEST_ABBREVIATION, FEWEST = 6, 5
+
+
+def split_text(paragraph: str, abbreviations: Collection[str] | None = None) -> list[str]:
+    """Sentences of a paragraph in any script (see `sentence_spans`), without blanks at their ends."""
+    return [paragraph[start:end] for start, end in sentence_spans(paragraph, abbreviations)]
+
+
+def sentence_spans(paragraph: str, abbreviations: Collection[str] | None = None) -> list[Span]:
+    """Where the sentences of a paragraph are, by Unicode's sentence ends (Standard Annex 29).
+
+    After marks of scripts with blanks there is a blank, and then no small letter, unless the paragraph has no capital.
+    A closing quote stays with its sentence. A full stop ends no sentence after a single letter, after what has a full
+    stop inside, such as ``U.S``, and after an abbreviation.
+
+    Args:
+        paragraph: line breaks in it are blanks.
+        abbreviations: of the text's language, as `find_abbreviations` gives them. Without them, a short word with a
+            capital letter and a number of one or two digits count as abbreviations: two sentences that are taken for
+            one do less harm than an abbreviation that is taken for the end of one.
+
+    Returns:
+        For each sentence its first character and the one after its last, without blanks at its ends.
+    """
+    has_capitals = any(map(str.isupper, paragraph))
+    spans, start = [], 0
+    for end in SENTENCE_END.finditer(paragraph):
+        if end.end() > start and _ends_sentence(paragraph, end, has_capitals, abbreviations):
+            spans.append((start, end.end()))
+            start = end.end()
+    stripped = (_without_blanks(paragraph, *span) for span in [*spans, (start, len(paragraph))])
+    return [(start, end) for start, end in stripped if end > start]
+
+
+def _ends_sentence(
+    paragraph: str, marks: "regex.Match[str]", has_capitals: bool, abbreviations: Collection[str] | None
+) -> bool:
+    if not ENDS_WITHOUT_BLANK.isdisjoint(marks[0]):
+        return True
+    after = paragraph[marks.end() : marks.end() + 10]
+    begin = after.lstrip(OPENING)[:1]
+    if not after[:1].isspace() or has_capitals and begin.islower():
+        return False
+    known = None if begin.isdigit() else abbreviations  # No. 1, Jan. 5: before a number they may be any short word
+    before = LAST_WORD.search(paragraph[max(0, marks.start() - LONGEST_WORD) : marks.start()].rstrip())
+    return marks[0] != "." or before is None or not _is_abbreviation(before[0], known)
+
+
+def _is_abbreviation(word: str, abbreviations: Collection[str] | None) -> bool:
+    if INITIAL.fullmatch(word):
+        return True
+    if abbreviations is None:
+        return MAY_BE_ABBREVIATED.fullmatch(word) is not None
+    return _entry(word) in abbreviations
+
+
+def _entry(word: str) -> str:
+    """How a list of abbreviations has a word."""
+    return NUMBER if word.isdigit() and len(word) < 3 else word.lower()
+
+
+def _without_blanks(text: str, start: int, end: int) -> Span:
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
+
+
+def find_abbreviations(paragraphs: Iterable[str]) -> list[str]:
+    """The abbreviations of a language, as its raw text shows them: short words that mostly have a full stop, and
+    not at the end. No single letters: they may always be abbreviations.
+
+    Args:
+        paragraphs: raw text, with one or more sentences each.
+
+    Returns:
+        Words in lower case without their full stop, sorted. ``"0"`` stands for numbers of one or two digits.
+    """
+    alone, with_stop, inside = Counter[str](), Counter[str](), Counter[str]()
+    for paragraph in paragraphs:
+        for found in WORD_AND_STOP.finditer(paragraph):
+            counts = with_stop if found[2] else alone
+            counts[_entry(found[1])] += 1
+            if found[2] and any(map(str.isalnum, paragraph[found.end() :][:20])):
+                inside[_entry(found[1])] += 1
+    return sorted(
+        word for word, number in with_stop.items()
+        if (1 < len(word) <= LONGEST_ABBREVIATION or word == NUMBER) and number >= FEWEST
+        and number > alone[word] and inside[word] >= number / 2
+    )  # fmt: skip
+
+
+def split_line(line: str) -> list[str]:
+    """The whole line as one sentence; a blank line gives none."""
+    return [line.strip()] if line.strip() else []
+
+
+def split_wikitext(paragraph: str) -> list[str]:
+    """Sentences of a WikiText paragraph, split after each full stop between blanks. Headings give no sentence."""
+    if not paragraph.strip() or re.fullmatch(r"\s*=.*=\s*", paragraph):
+        return []
+    return [sentence.strip() for sentence in re.split(r"(?<=\s\.)\s", f" {paragraph} ") if sentence.strip()]
+
+
+def split_chinese(paragraph: str) -> list[str]:
+    """Sentences of a Chinese paragraph, split after each run of 。！？ and any closing quotes and brackets."""
+    sentences = re.findall(r"[^。！？]*(?:[。！？]+[”’」』）》]*|$)", paragraph)
+    return [sentence.strip() for sentence in sentences if sentence.strip()]
+
+
+SENTENCE_RULES: dict[str, Callable[[str], list[str]]] = {
+    "line": split_line,
+    "text": split_text,
+    "wikitext": split_wikitext,
+    "chinese": split_chinese,
+}
