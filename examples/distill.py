@@ -151,7 +151,7 @@ class CollatorWithTrees:
         texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
         read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
         batch = pad_batch(read)
-        del batch["bounds"]
+        del batch["split_signs"]
         labels = torch.full((*batch["input_ids"][:, 1:].shape, 2), -1)
         for row, (sentence, spans) in enumerate(zip(read, consensus(self.teachers, read, rows), strict=True)):
             labels[row, sentence.word_split_points] = sentence.to_piece_spans(spans)

@@ -91,7 +91,7 @@ class NodeVectors(nn.Module):
         return dict(self.processor(inputs))
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans", "bounds")}
+        batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans", "split_signs")}
         config = self.model.config
         bonuses = (config.bounds_bonus, config.names_bonus) if self.trees == "parser" else (0.0, 0.0)
         batch = with_split_bonus(batch, *bonuses)

@@ -82,25 +82,30 @@ class TextEncoder:
         input_ids: Tensor,
         attention_mask: Tensor,
         atom_spans: Tensor | None = None,
-        bounds: Tensor | None = None,
+        split_signs: Tensor | None = None,
     ) -> Tensor:
         """Sentence vectors by ``config.encoding``, with gradients, as sentence-transformers asks for them.
 
         Args:
-            input_ids, attention_mask, atom_spans, bounds: as `FastR2D2Processor` makes them; see its `pad`.
+            input_ids, attention_mask, atom_spans, split_signs: as `FastR2D2Processor` makes them; see its `pad`.
 
         Returns:
             ``(batch, hidden_size)``.
 
         Raises:
-            ValueError: without ``atom_spans`` and ``bounds``, since trees and vectors would not be those of `encode`.
+            ValueError: without ``atom_spans`` and ``split_signs``: trees and vectors would not be those of `encode`.
         """
-        if atom_spans is None or bounds is None:
+        if atom_spans is None or split_signs is None:
             raise ValueError(
-                "sentence vectors need atom_spans and bounds, which FastR2D2Processor gives for texts, not for pairs"
+                "sentence vectors need atom_spans and split_signs, as FastR2D2Processor gives for texts, not for pairs"
             )
         model: Any = self
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask, "atom_spans": atom_spans, "bounds": bounds}
+        batch = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "atom_spans": atom_spans,
+            "split_signs": split_signs,
+        }
         batch = with_split_bonus(batch, self.config.bounds_bonus, self.config.names_bonus)
         return model(**batch, return_dict=True).pooler_output
 

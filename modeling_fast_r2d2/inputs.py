@@ -343,26 +343,26 @@ def check_encoding(encoding: str, choices: tuple[str, ...] = ENCODINGS) -> str:
 
 
 def with_split_bonus(batch: dict[str, Tensor], bounds_bonus: float, names_bonus: float) -> dict[str, Tensor]:
-    """Replace the ``bounds`` of a batch by ``split_bonus``.
+    """Replace the ``split_signs`` of a batch by ``split_bonus``.
 
     Args:
-        batch: as `FastR2D2Processor.pad` makes it, with ``bounds`` ``(batch, seq_len - 1)`` int8: 1 where a mark was
-            set aside, -1 within names, 0 elsewhere.
+        batch: as `FastR2D2Processor.pad` makes it, with ``split_signs`` ``(batch, seq_len - 1)`` int8: 1 at bounds,
+            where a mark was set aside, -1 within names, 0 elsewhere.
         bounds_bonus: nats added to split scores at bounds.
         names_bonus: nats taken from them within names.
 
     Returns:
         The inputs of a model or of its method ``parse``; without ``split_bonus`` if both are 0.
     """
-    inputs = {name: tensor for name, tensor in batch.items() if name != "bounds"}
+    inputs = {name: tensor for name, tensor in batch.items() if name != "split_signs"}
     if bounds_bonus or names_bonus:
-        inputs["split_bonus"] = bounds_scores(batch["bounds"], bounds_bonus, names_bonus)
+        inputs["split_bonus"] = split_bonus(batch["split_signs"], bounds_bonus, names_bonus)
     return inputs
 
 
-def bounds_scores(bounds: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:
-    """What the ``bounds`` of a batch add to split scores: float32, of their shape."""
-    return bounds_bonus * (bounds > 0).float() - names_bonus * (bounds < 0).float()
+def split_bonus(signs: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:
+    """What the ``split_signs`` of a batch add to split scores: float32, of their shape."""
+    return bounds_bonus * (signs > 0).float() - names_bonus * (signs < 0).float()
 
 
 def refuse_rows(is_bad: Tensor, what: str, remedy: str) -> None:

@@ -100,7 +100,7 @@ def test_splitting_at_the_highest_score_gives_the_tree(model, tokenizer, data, a
     batch = pad_batch([read], keep_words)
     value, count = st.sampled_from([-1e4, 0, 1, 1 + 2**-23, 1 + 2**-22, 7]), len(read.input_ids) - 1
     given_scores = np.float32([data.draw(st.lists(value, min_size=count, max_size=count))])
-    del batch["bounds"]
+    del batch["split_signs"]
     spans = model.parse(**batch, split_scores=torch.from_numpy(given_scores)).spans[0]
     read = read.with_pieces_as_words(read.input_ids) if pieces else read
     tree = read.tree(spans)
@@ -160,7 +160,7 @@ def test_parsed_sentences_are_equal_by_value_and_not_hashable(model, tokenizer):
 def test_batches_know_bounds(tokenizer):
     read = sentences_to_parse(tokenizer, ["a , b c", "a b , c , d"], set_marks_aside=True)
     batch = pad_batch(read)
-    assert batch["bounds"].tolist() == [[True, False, False], [False, True, True]]
+    assert batch["split_signs"].tolist() == [[True, False, False], [False, True, True]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
 
 

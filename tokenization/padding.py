@@ -44,7 +44,7 @@ def pad_spans(spans: Sequence[Sequence[tuple[int, int]]]) -> Tensor:
     return padded
 
 
-def pad_bounds(bounds: Sequence[Sequence[int]], names: Sequence[Sequence[int]], seq_len: int) -> Tensor:
+def pad_split_signs(bounds: Sequence[Sequence[int]], names: Sequence[Sequence[int]], seq_len: int) -> Tensor:
     """Lists of split points as ``(batch, seq_len - 1)`` int8: 1 at ``bounds``, -1 at ``names``, 0 at all others."""
     padded = torch.zeros(len(bounds), seq_len - 1, dtype=torch.int8)
     for row, (raised, lowered) in enumerate(zip(bounds, names, strict=True)):

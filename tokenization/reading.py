@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from .language import are_marks, begins_name, is_opening, is_quote
-from .padding import pad_bounds, pad_sentences
+from .padding import pad_sentences, pad_split_signs
 from .trees import BinaryTree, put_back
 from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans, words_of_texts
 
@@ -202,14 +202,14 @@ def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dic
         keep_words: include ``atom_spans``, so that the parser keeps words whole.
 
     Returns:
-        The tensors of `pad_sentences`, and ``bounds`` ``(batch, seq_len - 1)`` int8 of `pad_bounds`.
+        The tensors of `pad_sentences`, and ``split_signs`` ``(batch, seq_len - 1)`` int8 of `pad_split_signs`.
     """
     batch = pad_sentences(
         [sentence.input_ids for sentence in sentences],
         [sentence.atom_spans for sentence in sentences] if keep_words else None,
     )
     bounds, names = [sentence.bounds for sentence in sentences], [sentence.names for sentence in sentences]
-    return batch | {"bounds": pad_bounds(bounds, names, batch["input_ids"].shape[1])}
+    return batch | {"split_signs": pad_split_signs(bounds, names, batch["input_ids"].shape[1])}
 
 
 def _along_tree(scores: np.ndarray, tree: BinaryTree) -> np.ndarray:

@@ -8,23 +8,23 @@ import torch
 from torch import Tensor
 
 from modeling_fast_r2d2.embedding import evaluation
-from modeling_fast_r2d2.inputs import bounds_scores
+from modeling_fast_r2d2.inputs import split_bonus
 from pretraining.count_teacher import CountTeacher
 from pretraining.count_vectors import CountVectors
 from pretraining.encoded import Guidance
 from pretraining.recipe import Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
-from tokenization_fast_r2d2.padding import pad_bounds
+from tokenization_fast_r2d2.padding import pad_split_signs
 
 
 @dataclass
-class CollatorWithBounds(DataCollatorForFastR2D2):
-    """Adds ``bounds`` ``(batch, seq_len - 1)`` int8: 1 where punctuation was left out, -1 within names, 0 elsewhere."""
+class CollatorWithSplitSigns(DataCollatorForFastR2D2):
+    """Adds ``split_signs`` ``(batch, seq_len - 1)`` int8: 1 where punctuation was left out, -1 within names, else 0."""
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         batch = super().__call__(features)
         bounds, names = ([feature.get(name, []) for feature in features] for name in ("bounds", "names"))
-        return batch | {"bounds": pad_bounds(bounds, names, batch["input_ids"].shape[1])}
+        return batch | {"split_signs": pad_split_signs(bounds, names, batch["input_ids"].shape[1])}
 
 
 class Guide:
@@ -49,25 +49,25 @@ class Guide:
         """The inputs of the model and the guidance for a batch.
 
         Args:
-            batch: from `CollatorWithBounds`, on the model's device.
+            batch: from `CollatorWithSplitSigns`, on the model's device.
         """
         batch = dict(batch)
-        bounds = batch.pop("bounds")
+        signs = batch.pop("split_signs")
         scores = functools.cache(lambda scorer: self._scores(scorer, batch))
-        bonus = bounds_scores(bounds, settings.bounds_bonus, settings.names_bonus)
+        bonus = split_bonus(signs, settings.bounds_bonus, settings.names_bonus)
         share = settings.effective_counts_share
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
         chart_scores = scores(scorer) + bonus if scorer else None
         chart_rows = choice_scores = None
         if 0 < share < 1:
-            by_counts = (torch.rand(len(bounds)) < share).to(bounds.device)
+            by_counts = (torch.rand(len(signs)) < share).to(signs.device)
             if chart_scores is None:
                 chart_scores, chart_rows = scores("counts") + bonus, by_counts
             else:
                 chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
         if settings.choice_loss:
             own = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
-            choice_scores = scores(settings.choice_scores) + bounds_scores(bounds, own, settings.names_bonus)
+            choice_scores = scores(settings.choice_scores) + split_bonus(signs, own, settings.names_bonus)
         return batch, Guidance(
             encoding=settings.encoding,
             chart_scores=chart_scores,

@@ -13,7 +13,7 @@ from pretraining.corpus import make_line_tokenizer
 from pretraining.count_teacher import CountTeacher
 from pretraining.data import Data
 from pretraining.evaluation import Evaluation
-from pretraining.guidance import CollatorWithBounds, Guide
+from pretraining.guidance import CollatorWithSplitSigns, Guide
 from pretraining.losses import LOSSES, Objective, ends_of
 from pretraining.models import begin_with_counts, begin_with_frequencies, load_given_model, make_model
 from pretraining.optimisation import make_optimizer, make_schedule
@@ -180,7 +180,7 @@ def first_limits(options: Options) -> Limits:
 
 def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> PlannedEpochs | StreamedEpochs:
     """Epochs of a corpus that was read before, or that is streamed."""
-    training, limits, collate = options.training, first_limits(options), CollatorWithBounds(data.tokenizer)
+    training, limits, collate = options.training, first_limits(options), CollatorWithSplitSigns(data.tokenizer)
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
         tokenize = make_line_tokenizer(data.tokenizer, options.data)

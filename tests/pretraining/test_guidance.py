@@ -6,7 +6,7 @@ import torch
 
 from pretraining.count_teacher import CountTeacher, UnitCounts
 from pretraining.encoded import Guidance
-from pretraining.guidance import CollatorWithBounds, Guide
+from pretraining.guidance import CollatorWithSplitSigns, Guide
 from pretraining.recipe import Ramp, Settings, Stage
 
 TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False,
@@ -24,7 +24,7 @@ def guided(a_batch):
     """A batch with places of punctuation, the first two split points of each sentence."""
     bounds = torch.zeros(len(a_batch["input_ids"]), a_batch["input_ids"].shape[1] - 1, dtype=torch.bool)
     bounds[:, :2] = True
-    return a_batch | {"bounds": bounds}
+    return a_batch | {"split_signs": bounds}
 
 
 def asked(guide, settings, batch):
@@ -35,7 +35,7 @@ def asked(guide, settings, batch):
 
 def test_the_papers_settings_ask_for_nothing(guided):
     inputs, guidance = Guide(None, None)(Settings(), guided)
-    assert inputs.keys() == guided.keys() - {"bounds"}
+    assert inputs.keys() == guided.keys() - {"split_signs"}
     assert guidance == Guidance(height_threshold=0.35)
 
 
@@ -51,7 +51,7 @@ def test_settings_become_guidance(guided, teacher):
 
 def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
     ids = torch.ones(4000, 2, dtype=torch.long)
-    batch, guide = {"input_ids": ids, "bounds": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, None)
+    batch, guide = {"input_ids": ids, "split_signs": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, None)
     rows = asked(guide, Settings("mixed", counts_share=0.3), batch)["chart_rows"]
     assert rows.dtype == torch.bool and rows.float().mean() == pytest.approx(0.3, abs=0.03)
     assert "chart_scores" not in asked(guide, Settings("mixed", counts_share=0.0), batch)
@@ -60,7 +60,7 @@ def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
 
 def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     tiny_model.train()
-    guide, bonus = Guide(teacher, tiny_model), 3.0 * guided["bounds"]
+    guide, bonus = Guide(teacher, tiny_model), 3.0 * guided["split_signs"]
     own = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
     tiny_model.train()
     by_counts = asked(guide, Settings("counts", choice_loss=1, bounds_bonus=3), guided)
@@ -86,9 +86,9 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
 
 
 def test_names_lower_scores_by_their_bonus(guided, teacher):
-    bounds = guided["bounds"].to(torch.int8)
+    bounds = guided["split_signs"].to(torch.int8)
     bounds[:, 2] = -1
-    guided, scores = guided | {"bounds": bounds}, teacher(guided["input_ids"])
+    guided, scores = guided | {"split_signs": bounds}, teacher(guided["input_ids"])
     settings = Settings("counts", choice_loss=1, bounds_bonus=3, names_bonus=5, choice_bonus=2)
     found = asked(Guide(teacher, None), settings, guided)
     names = -5.0 * (bounds < 0)
@@ -103,8 +103,8 @@ def test_the_copied_scores_may_have_a_bonus_of_their_own(guided, teacher):
         Settings("counts", choice_loss=1, bounds_bonus=3, choice_bonus=0),
     ):
         found = asked(Guide(teacher, None), settings, guided)
-        assert torch.equal(found["choice_scores"], scores + settings.choice_bonus * guided["bounds"])
-        assert torch.equal(found["chart_scores"], scores + settings.bounds_bonus * guided["bounds"])
+        assert torch.equal(found["choice_scores"], scores + settings.choice_bonus * guided["split_signs"])
+        assert torch.equal(found["chart_scores"], scores + settings.bounds_bonus * guided["split_signs"])
 
 
 def test_batches_know_where_punctuation_stood(tokenizer):
@@ -113,6 +113,6 @@ def test_batches_know_where_punctuation_stood(tokenizer):
         {"input_ids": [1, 2, 3, 4], "bounds": [0, 2]},
         {"input_ids": [1]},
     ]
-    batch = CollatorWithBounds(tokenizer)(features)
-    assert batch["bounds"].tolist() == [[-1, 1, 0], [1, 0, 1], [0, 0, 0]]
-    assert CollatorWithBounds(tokenizer)(features[2:])["bounds"].shape == (1, 0)
+    batch = CollatorWithSplitSigns(tokenizer)(features)
+    assert batch["split_signs"].tolist() == [[-1, 1, 0], [1, 0, 1], [0, 0, 0]]
+    assert CollatorWithSplitSigns(tokenizer)(features[2:])["split_signs"].shape == (1, 0)

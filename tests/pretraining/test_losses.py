@@ -40,7 +40,7 @@ def take_one_step(objective, batches, settings, optimizer=None, max_grad_norm=1.
 
 def with_bounds(batch):
     rows, length = batch["input_ids"].shape
-    return batch | {"bounds": torch.zeros(rows, length - 1, dtype=torch.int8)}
+    return batch | {"split_signs": torch.zeros(rows, length - 1, dtype=torch.int8)}
 
 
 def test_the_papers_losses_are_those_of_the_model(objective, a_batch):
@@ -118,7 +118,7 @@ def test_a_step_follows_the_gradient_of_the_weighted_losses_however_it_is_cut(ti
     output, sums = plain(**a_batch), Objective(plain)(a_batch, guidance, [HEIGHT])
     (0.25 * output.lm_loss + 0.5 * output.tree_loss + 2.0 * sums["height"] / 5).backward()
     whole, order = with_bounds(a_batch), torch.tensor([1, 0, 2, 3, 4])
-    one = {name: value[1:2, : int(name != "bounds")] for name, value in whole.items()}
+    one = {name: value[1:2, : int(name != "split_signs")] for name, value in whole.items()}
     batches = [one, {name: value[order[1:]] for name, value in whole.items()}] if is_cut else [whole]
     settings = Settings(height_penalty=2.0, height_threshold=0.1, tree_weight=0.5, lm_weight=0.25)
     groups = parameter_groups(tiny_model, 1.0, 1.0, 0.0)

@@ -59,7 +59,7 @@ def test_with_float16_a_step_of_infinite_gradients_is_skipped_and_the_scale_fall
     monkeypatch.setattr(Accelerator, "mixed_precision", "fp16")  # which accelerate has on a GPU only
     optimizer = accelerator.prepare(make_optimizer(objective, TrainingOptions(), "cuda" if fused else "cpu"))
     tokens = int(a_batch["attention_mask"].sum())
-    batch = a_batch | {"bounds": torch.zeros(5, 8, dtype=torch.int8)}
+    batch = a_batch | {"split_signs": torch.zeros(5, 8, dtype=torch.int8)}
     step, counts = Step([batch], tokens, 5), Counts(tokens, 5, 0, {})
     run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=PAPER_SETTINGS)
     run.guide, run.options = Guide(None, tiny_model), SimpleNamespace(training=TrainingOptions())
