@@ -35,10 +35,19 @@ class Guide:
         model: gives its parser's scores; not wrapped for data-parallel training.
         count_vectors: may be None if no loss needs them.
         given: the model that the run began with, as it was; None if no loss needs it.
+        counts_skew: of the run's language, for stages with a ``skew``.
     """
 
-    def __init__(self, teacher: CountTeacher | None, model, count_vectors: CountVectors | None = None, given=None):
+    def __init__(
+        self,
+        teacher: CountTeacher | None,
+        model,
+        count_vectors: CountVectors | None = None,
+        given=None,
+        counts_skew: float = 0.0,
+    ):
         self.teacher, self.model, self.count_vectors, self.given = teacher, model, count_vectors, given
+        self.counts_skew = counts_skew
         self.snapshot: torch.nn.Module | None = None
 
     def take_snapshot(self) -> None:
@@ -53,7 +62,8 @@ class Guide:
         """
         batch = dict(batch)
         signs = batch.pop("split_signs")
-        scores = functools.cache(lambda scorer: self._scores(scorer, batch))
+        fall = settings.skew * self.counts_skew * torch.arange(signs.shape[1], device=signs.device)
+        scores = functools.cache(lambda scorer: self._scores(scorer, batch) - fall)
         bonus = split_bonus(signs, settings.bounds_bonus, settings.names_bonus)
         share = settings.effective_counts_share
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
@@ -91,4 +101,4 @@ def _scorer_without_counts(settings: Settings) -> str | None:
     """The scorer of charts that are not pruned by counts; None if the model's own forward pass prunes them."""
     if settings.chart_scores == "snapshot":
         return "snapshot"
-    return "parser" if settings.bounds_bonus or settings.names_bonus else None
+    return "parser" if settings.bounds_bonus or settings.names_bonus or settings.skew else None

@@ -45,6 +45,8 @@ class Settings:
         choice_scores: ``"counts"``, or the scores of a ``"snapshot"``.
         bounds_bonus: nats that are added to all these scores where punctuation other than quotes was left out.
         names_bonus: nats that are taken from all these scores within names (`ReadSentence.names`).
+        skew: by how many nats all these scores fall from one split point to the next, times the run's ``counts_skew``.
+            Without it, trees of languages that branch to one side lose the direction that counts gave them.
         choice_bonus: the same as ``bounds_bonus`` for ``choice_scores`` alone; None stands for it.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.
@@ -67,6 +69,7 @@ class Settings:
     choice_scores: str = "counts"
     bounds_bonus: float = 0.0
     names_bonus: float = 0.0
+    skew: float = 0.0
     choice_bonus: float | None = None
     lm_trains_choice: bool = True
     height_penalty: float = 0.0

@@ -170,7 +170,8 @@ def make_guide(options: Options, accelerator: Accelerator, data: Data, model, te
     if any(settings.memory_weight for settings in ends_of(options.stages)):
         given = load_given_model(replace(options.model, config_overrides=None))
         given = given.eval().requires_grad_(False).to(accelerator.device)
-    return Guide(teacher, model, vectors and vectors.to(accelerator.device), given)
+    skew = float(options.data.counts_skew)
+    return Guide(teacher, model, vectors and vectors.to(accelerator.device), given, skew)
 
 
 def first_limits(options: Options) -> Limits:

@@ -58,6 +58,19 @@ def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
     assert "chart_rows" not in asked(guide, Settings("mixed", counts_share=1.0), batch)
 
 
+def test_skew_lowers_every_score_from_left_to_right(guided, teacher, tiny_model):
+    own = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
+    fall = 0.2 * 0.5 * torch.arange(guided["split_signs"].shape[1])
+    guide = Guide(teacher, tiny_model, counts_skew=0.5)
+    guide.take_snapshot()
+    for settings in ({"chart_scores": "counts"}, {"choice_loss": 1.0, "choice_scores": "snapshot"}, {}):
+        plain, found = (asked(guide, Settings(**settings, skew=skew), guided) for skew in (0.0, 0.2))
+        plain.setdefault("chart_scores", own)
+        for name in found.keys() & {"chart_scores", "choice_scores"}:
+            torch.testing.assert_close(found[name], plain[name] - fall)
+    assert "chart_scores" not in asked(Guide(teacher, tiny_model), Settings(), guided)
+
+
 def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     tiny_model.train()
     guide, bonus = Guide(teacher, tiny_model), 3.0 * guided["split_signs"]
