@@ -23,7 +23,7 @@ SIZES = (
     "num_tree_samples",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "initializer_range", "split_noise", "choice_noise", "bounds_bonus", "names_bonus",
+    "initializer_range", "split_noise", "choice_noise", "bounds_bonus", "names_bonus", "confidence_scale",
     "forced_loss_weight", "chart_loss_weight", "lm_loss_weight", "tree_loss_weight",
 )  # fmt: skip
 PROBABILITIES = (
@@ -83,6 +83,8 @@ class FastR2D2Config(PreTrainedConfig):
         bounds_bonus: With ``"aside"``: nats added to the split scores where punctuation other than quotes stood.
         names_bonus: Nats taken from the split scores between two words that both begin with a capital letter, and
             within such words, so that names stay together. For languages that write names so.
+        confidence_scale, confidence_bias: What the log-odds of the parser's constituents are multiplied by, and what is
+            added, so that its confidences are how often it is right; 1 and 0 for a parser that was not calibrated.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
@@ -144,6 +146,8 @@ class FastR2D2Config(PreTrainedConfig):
     punctuation: str = "keep"
     bounds_bonus: float = 0.0
     names_bonus: float = 0.0
+    confidence_scale: float = 1.0
+    confidence_bias: float = 0.0
     tie_decoder: bool = True
     tree_objective: str = "exact"
     num_tree_samples: int = 256
@@ -214,6 +218,8 @@ class FastR2D2Config(PreTrainedConfig):
             is_missing = name == "classifier_dropout" and self.classifier_dropout is None
             if not is_missing and not (is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1):
                 raise ValueError(f"{name} must be >= 0 and < 1, got {getattr(self, name)!r}")
+        if not is_number(self.confidence_bias):
+            raise ValueError(f"confidence_bias must be a finite number, got {self.confidence_bias!r}")
         if not (is_number(self.layer_norm_eps) and self.layer_norm_eps > 0):
             raise ValueError(f"layer_norm_eps must be > 0 and finite, got {self.layer_norm_eps!r}")
 

@@ -37,10 +37,10 @@ def bad_values(name: str) -> st.SearchStrategy:
     if name in PROBABILITIES:
         allowed = [None] if name == "classifier_dropout" else []
         return (NO_NUMBERS | negative | st.floats(min_value=1)).filter(lambda value: value not in allowed)
-    return NO_NUMBERS | negative
+    return NO_NUMBERS if name == "confidence_bias" else NO_NUMBERS | negative
 
 
-OURS = [*SIZES, *TOKEN_IDS, *SWITCHES, *CHOICES, *PROBABILITIES, *NOT_NEGATIVE, "layer_norm_eps"]
+OURS = [*SIZES, *TOKEN_IDS, *SWITCHES, *CHOICES, *PROBABILITIES, *NOT_NEGATIVE, "confidence_bias", "layer_norm_eps"]
 
 
 def test_every_field_is_checked():

@@ -2,9 +2,11 @@
 
 from itertools import count
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from nltk import Tree
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
 from modeling_fast_r2d2.parsing.nltk import FastR2D2NltkParser
@@ -40,13 +42,27 @@ def test_leaves_are_the_tokens(parser, tokens):
     assert all(len(constituent) == 2 for constituent in tree.subtrees()) or len(tokens) == 1
 
 
+def test_trees_are_flat_where_the_parser_is_less_sure(tree_parser):
+    tokens = WORDS * 2
+    [tree] = FastR2D2NltkParser(tree_parser, min_confidence=1).parse(tokens)
+    assert tree == Tree("X", tokens)
+    [whole] = FastR2D2NltkParser(tree_parser).parse(tokens)
+    [parsed] = tree_parser([tokens], is_split_into_words=True)
+    middle = float(np.median(parsed.confidences))
+    [flat] = FastR2D2NltkParser(tree_parser, min_confidence=middle).parse(tokens)
+    assert len(list(flat.subtrees())) == (parsed.confidences >= middle).sum() < len(list(whole.subtrees()))
+
+
 @given(st.lists(st.sampled_from(WORDS) | st.sampled_from(UNSEEN), min_size=1, max_size=12))
 def test_unseen_tokens_do_not_change_the_tree_over_the_others(tree_parser, tokens):
     seen = [place for place, token in enumerate(tokens) if token in WORDS]
     assume(seen)
-    tree, over_words = parse_tokens(tree_parser, [tokens, [tokens[place] for place in seen]])
+    (tree, sure), (over_words, confidences) = parse_tokens(tree_parser, [tokens, [tokens[place] for place in seen]])
     inside = [[number for number, place in enumerate(seen) if i <= place <= j] for i, j in tree.spans]
     assert {(words[0], words[-1]) for words in inside if len(words) > 1} == set(over_words.spans)
+    of_words = dict(zip(over_words.spans, confidences.tolist(), strict=True))
+    for words, value in zip(inside, sure.tolist(), strict=True):
+        assert value == pytest.approx(of_words.get((words[0], words[-1]), 1.0) if words else 1.0, abs=1e-5)
 
 
 @given(st.data())

@@ -60,10 +60,15 @@ def test_trees_are_those_over_the_tokens_without_whitespace(nlp):
     for doc in map(nlp, TEXTS):
         for sentence in filter(leaves, doc.sents):
             tokens = leaves(sentence)
-            [tree] = parse_tokens(parser, [[token.text for token in tokens]])
+            [(tree, sure)] = parse_tokens(parser, [[token.text for token in tokens]])
             wider = [span for span in sentence._.constituents if len(leaves(span)) > 1]
             assert bounds(wider) == [(tokens[i].i, tokens[j].i + 1) for i, j, _ in tree]
             assert sentence._.parse_string.count("(X ") == max(len(tokens) - 1, 1)
+            confidences = dict(zip(tree.spans, sure.tolist(), strict=True))
+            assert [span._.confidence for span in wider] == pytest.approx(
+                [confidences[i, j] for i, j, _ in tree], abs=1e-5
+            )
+            assert tokens[0]._.confidence == 1
 
 
 @given(st.text(max_size=30) | st.lists(st.sampled_from("The cat don't ( . ! \n \x00 5km".split(" "))).map(" ".join))

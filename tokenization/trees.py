@@ -1,29 +1,23 @@
-"""Binary trees: spans, brackets, NLTK trees, drawings, and trees over words from trees over pieces.
+"""Binary trees: from spans, scores and brackets, over words from trees over pieces, with marks put back.
 
 Nothing here recurses, since a tree over 5,000 tokens may be 5,000 levels deep.
 """
 
-import re
-import shutil
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any
+
+from .tree_shape import FlatTree, Span, TreeShape
 
 if TYPE_CHECKING:
     import numpy as np
-    from nltk import Tree
     from torch import Tensor
-
-Span = tuple[int, int]
-
-UNSAFE_IN_BRACKETS = re.compile(r"[\s()]")
-DEEPEST_DRAWING = 200  # levels; the drawing of a deeper tree is wider than anyone scrolls
 
 
 @dataclass(frozen=True)
-class BinaryTree:
+class BinaryTree(TreeShape):
     """A binary tree over the leaves 0 ... n-1 (paper, Section 3.1).
 
     Each constituent is named by the split point at which it splits; split point ``k`` lies between leaves ``k`` and
@@ -89,7 +83,7 @@ class BinaryTree:
         return cls.from_order([(word_ids[k] == word_ids[k + 1], -score, -k) for k, score in enumerate(scores)])
 
     @property
-    def num_leaves(self) -> int:
+    def num_leaves(self) -> int:  # type: ignore[override]  # spans tell it
         return len(self.spans) + 1
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
@@ -100,6 +94,14 @@ class BinaryTree:
         """All constituents ``(i, j, k)`` with their split points ``k``, in the order of iteration."""
         triples = ((i, j, k) for k, (i, j) in enumerate(self.spans))
         return tuple(sorted(triples, key=lambda triple: (triple[0], -triple[1])))
+
+    def flat(self, are_kept: "Sequence[bool] | np.ndarray") -> FlatTree:
+        """The tree with some of its constituents only; the children of the others go to the constituents around them.
+
+        Args:
+            are_kept: one per split point, in the order of ``spans``. The whole sentence must be kept.
+        """
+        return FlatTree(self.num_leaves, tuple(compress(self.spans, are_kept)))
 
     def constituents(self, trivial: bool = False) -> set[Span]:
         """The spans by which a tree is scored.
@@ -131,28 +133,6 @@ class BinaryTree:
             depths[k] = depths[self.parents[k]] + 1
         return tuple(depths[k] for k in range(len(self.spans)))
 
-    @property
-    def height(self) -> int:
-        """The number of constituents on the longest path from the root to a leaf; 0 for a single leaf."""
-        return max(self.depths, default=-1) + 1
-
-    def brackets(self, words: Sequence[str] | None = None) -> str:
-        """The tree as a string, such as ``((the cat) (sat down))``. A tree of a single leaf is just its word.
-
-        Args:
-            words: one per leaf; by default the numbers of the leaves. Brackets in words become ``-LRB-`` and
-                ``-RRB-``, blanks become ``_``, and so does an empty word.
-
-        Raises:
-            ValueError: if there are not ``num_leaves`` words.
-        """
-        words = [escaped(word) for word in self._words(words)]
-        opened, closed = [0] * self.num_leaves, [0] * self.num_leaves
-        for i, j in self.spans:
-            opened[i] += 1
-            closed[j] += 1
-        return " ".join("(" * o + word + ")" * c for o, word, c in zip(opened, words, closed, strict=True))
-
     @classmethod
     def from_brackets(cls, text: str) -> tuple["BinaryTree", list[str]]:
         """Read a string that `brackets` wrote.
@@ -183,24 +163,6 @@ class BinaryTree:
             raise ValueError(f"not one binary bracketing: {text[:60]!r}")
         return cls(tuple(spans[k] for k in sorted(spans))), words
 
-    def to_nltk(self, words: Sequence[Any] | None = None, label: str = "X") -> "Tree":
-        """The tree as an `nltk.Tree`. The methods of NLTK recurse, so they may fail on very deep trees.
-
-        Args:
-            words: the leaves; by default their numbers.
-            label: the label of every constituent.
-
-        Raises:
-            ValueError: if there are not ``num_leaves`` words.
-        """
-        from nltk import Tree
-
-        words = self._words(words)
-        built: dict[Span, object] = {(t, t): word for t, word in enumerate(words)}
-        for i, j, k in reversed(self.triples):  # children before parents
-            built[i, j] = Tree(label, [built.pop((i, k)), built.pop((k + 1, j))])
-        return built[0, self.num_leaves - 1] if self.spans else Tree(label, [words[0]])
-
     def to_words(self, word_ids: Sequence[int]) -> "BinaryTree":
         """The tree over words, from this tree over their pieces.
 
@@ -227,35 +189,6 @@ class BinaryTree:
         if any(i not in first or j not in last for i, j in spans):  # a constituent begins or ends within a word
             return BinaryTree.from_order([(self.depths[k], i - j, k) for k, (i, j) in zip(between, spans, strict=True)])
         return self if len(spans) == len(self.spans) else BinaryTree(tuple((first[i], last[j]) for i, j in spans))
-
-    def draw(self, words: Sequence[str] | None = None, width: int | None = None) -> str:
-        """A drawing for the terminal, with the words in the order of the sentence.
-
-        The root is at the top if the drawing fits into ``width`` columns; otherwise it is at the left, with one leaf
-        per line. A tree of more than 200 levels is not drawn but written in brackets, below a line that says so.
-
-        Args:
-            words: one per leaf; by default the numbers of the leaves.
-            width: in columns; by default the width of the terminal, or 80 if there is no terminal.
-
-        Raises:
-            ValueError: if there are not ``num_leaves`` words.
-        """
-        words = [" ".join(word.split()) or "_" for word in self._words(words)]
-        width = shutil.get_terminal_size().columns if width is None else width
-        if self.height > DEEPEST_DRAWING:
-            return f"[{self.height} levels deep: in brackets, not drawn]\n{self.brackets(words)}"
-        if sum(map(_columns, words)) + len(words) - 1 <= width:  # otherwise it cannot fit
-            drawing = _draw_top_down(self, words)
-            if max(map(_columns, drawing.splitlines())) <= width:
-                return drawing
-        return _draw_sideways(self, words)
-
-    def _words(self, words: Sequence[Any] | None) -> list[Any]:
-        words = list(map(str, range(self.num_leaves))) if words is None else list(words)
-        if len(words) != self.num_leaves:
-            raise ValueError(f"the tree has {self.num_leaves} leaves, got {len(words)} words")
-        return words
 
 
 def put_back(tree: BinaryTree, places: Sequence[int], opens: Sequence[bool]) -> BinaryTree:
@@ -293,21 +226,6 @@ def _around(depth: int, opens: list[bool]) -> list[tuple[float, float]]:
     return [(depth, closing - number if number < closing else number - closing) for number in range(len(opens) + 1)]
 
 
-def escaped(word: str) -> str:
-    """The word in the form for a bracketed tree: without blanks and brackets, and never empty."""
-    if word and not UNSAFE_IN_BRACKETS.search(word):
-        return word
-    return re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-") or "_"
-
-
-def _columns(text: str) -> int:
-    """The columns that a text takes in a terminal: two per wide character, none per combining mark or joiner."""
-    return sum(
-        0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 1 + (unicodedata.east_asian_width(c) in "WF")
-        for c in text
-    )
-
-
 def _spans_by_order(order: Sequence[Any]) -> tuple[Span, ...]:
     """The span of each split point: it reaches to the nearest smaller entries of ``order`` on both sides."""
     first, last = [0] * len(order), [len(order)] * len(order)
@@ -318,33 +236,3 @@ def _spans_by_order(order: Sequence[Any]) -> tuple[Span, ...]:
         first[k] = stack[-1] + 1 if stack else 0
         stack.append(k)
     return tuple(zip(first, last, strict=True))
-
-
-def _draw_top_down(tree: BinaryTree, words: list[str]) -> str:
-    from nltk.tree.prettyprinter import TreePrettyPrinter
-
-    # The printer counts characters, not columns, so each word is printed as one x per column and filled in afterwards.
-    # The leaves are numbers, since the printer sorts other leaves of different depths in another order.
-    places = ["x" * max(1, _columns(word)) for word in words]
-    printer = TreePrettyPrinter(tree.to_nltk(range(len(words)), label="•"), sentence=places)
-    *branches, leaves = printer.text(unicodelines=True, maxwidth=None).rstrip().splitlines()
-    in_order = iter(words)
-    return "\n".join([line.rstrip() for line in branches] + [re.sub("x+", lambda _: next(in_order), leaves)])
-
-
-def _draw_sideways(tree: BinaryTree, words: list[str]) -> str:
-    """The root at the left and one leaf per line. A constituent stands on the line of its first leaf."""
-    opening: list[list[int]] = [[] for _ in words]  # constituents that begin at a leaf, outermost first
-    for i, _, k in tree.triples:
-        opening[i].append(k)
-    lines: list[str] = []
-    branches: list[int] = []  # constituents that began on an earlier line and go on, outermost first
-    for leaf, word in enumerate(words):
-        line = ""
-        if leaf:
-            while branches[-1] != leaf - 1:
-                branches.pop()
-            line = "".join("│ " if k >= leaf else "  " for k in branches[:-1]) + "└─"
-        branches += opening[leaf]
-        lines.append(line + "┬─" * len(opening[leaf]) + " " + word)
-    return "\n".join(lines)

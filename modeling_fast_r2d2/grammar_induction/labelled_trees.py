@@ -8,7 +8,8 @@ from itertools import accumulate, compress
 from typing import NamedTuple
 
 from tokenization_fast_r2d2.language import are_marks, as_character
-from tokenization_fast_r2d2.trees import Span, escaped
+from tokenization_fast_r2d2.tree_shape import escaped
+from tokenization_fast_r2d2.trees import Span
 
 EMPTY_TAGS = frozenset({"-NONE-", "CODE"})  # traces in the Penn Treebank; notes in those of its tradition
 EMPTY_WORD = re.compile(r"\*\w+\*(-\d+)?|\*-\d+")  # traces elsewhere: *pro*, *T*-1, *-2, *0*

@@ -1,6 +1,7 @@
 """Trees over given tokens, of which none is changed, split or lost, and the vectors of their constituents."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,14 @@ from ..embedding import in_batches, node_vectors
 from .tree_parser import TreeParser
 
 
-def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list[BinaryTree]:
+class TokenTree(NamedTuple):
+    """The tree over given tokens, and for each of its spans how sure the parser is of it (`ParsedSentence`)."""
+
+    tree: BinaryTree
+    confidences: np.ndarray
+
+
+def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list[TokenTree]:
     """Parse sentences of given tokens. Every token is a leaf, even if the tokenizer splits it.
 
     The model sees neither blank tokens nor tokens that the tokenizer drops, such as control characters. Each of them is
@@ -32,8 +40,11 @@ def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list
             raise ValueError(f"row {row} must be a list of one or more strings, its words, got none")
     seen = _places_seen(parser, sentences)
     parsed = parser(_tokens_at(seen, sentences), is_split_into_words=True)
-    rows = zip(parsed, seen, sentences, strict=True)
-    return [with_unseen(sentence.tree, places, len(tokens)) for sentence, places, tokens in rows]
+    rows = zip(parsed, seen, map(len, sentences), strict=True)
+    return [
+        TokenTree(with_unseen(found.tree, places, length), _with_unseen(found.confidences, places, length))
+        for found, places, length in rows
+    ]
 
 
 def _places_seen(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -61,6 +72,13 @@ def with_unseen(tree: BinaryTree, seen: Sequence[int], num_tokens: int) -> Binar
     return BinaryTree(tuple(spans[k] for k in range(num_tokens - 1)))
 
 
+def _with_unseen(confidences: np.ndarray, seen: Sequence[int], num_tokens: int) -> np.ndarray:
+    """The confidences of the tree that `with_unseen` makes; that an unseen token goes with a seen one is certain."""
+    found = np.ones(num_tokens - 1, np.float32)
+    found[[place - 1 for place in seen[1:]]] = confidences
+    return found
+
+
 def check_takes_tokens(parser: TreeParser) -> None:
     """Raise a ValueError if the parser works on word pieces."""
     if parser.pieces:
@@ -68,7 +86,7 @@ def check_takes_tokens(parser: TreeParser) -> None:
 
 
 def token_vectors(
-    parser: TreeParser, sentences: Sequence[Sequence[str]], trees: Sequence[BinaryTree]
+    parser: TreeParser, sentences: Sequence[Sequence[str]], trees: Sequence[TokenTree]
 ) -> Iterator[np.ndarray]:
     """The vectors of the trees that `parse_tokens` makes.
 
@@ -90,7 +108,7 @@ def token_vectors(
         model, read, lambda batch: node_vectors(model, parser.processor, batch, parser.bounds_bonus),
         batch_tokens=parser.batch_tokens,
     )  # fmt: skip
-    for tree, places, sentence, by_words in zip(trees, seen, read, vectors_by_words, strict=True):
+    for (tree, _), places, sentence, by_words in zip(trees, seen, read, vectors_by_words, strict=True):
         vectors = np.zeros((tree.num_leaves, 2, parser.model.config.hidden_size), np.float32)
         words_before = _words_before(sentence, places, tree.num_leaves)
         for column, spans in enumerate(([(token, token) for token in range(tree.num_leaves)], tree.spans)):

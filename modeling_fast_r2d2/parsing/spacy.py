@@ -5,7 +5,8 @@ spans and tokens have the attributes of benepar: ``._.constituents``, ``._.child
 ``._.parse_string``. They raise a ValueError if the span is no constituent, or if the document is not parsed. Whitespace
 tokens are no leaves: a span counts without those at its ends, and whitespace alone has no constituents.
 
-With ``config={"vectors": True}`` spans, tokens and documents also have ``._.vector``.
+``._.confidence`` is how sure the parser is of a constituent. With ``config={"vectors": True}`` spans, tokens and
+documents also have ``._.vector``.
 """
 
 import multiprocessing
@@ -26,17 +27,18 @@ from spacy.attrs import IDX, IS_SPACE
 from spacy.tokens import Doc, Span, Token
 
 import fast_r2d2_entry_points.spacy  # noqa: F401  # makes the component known where entry points are not installed
-from tokenization_fast_r2d2.trees import BinaryTree, escaped
+from tokenization_fast_r2d2.tree_shape import escaped
+from tokenization_fast_r2d2.trees import BinaryTree
 
 from ..parsing_pipeline import check_method
-from .pretokenized import parse_tokens, token_vectors
+from .pretokenized import TokenTree, parse_tokens, token_vectors
 from .tree_parser import TreeParser
 
 # In `Doc.user_data` the keys are ``("._.", name, first character, None)``, which spaCy moves when it cuts a document or
 # joins several. The value for trees is ``(leaves, 3)`` int32, a row for each token that is not whitespace: its first
 # character, and the first and last leaf of the constituent that splits after it; -1 at sentence ends. The value for
-# vectors is ``(leaves, 2, hidden_size)``, see `token_vectors`.
-TREES, VECTORS = "fast_r2d2", "fast_r2d2_vectors"
+# vectors is ``(leaves, 2, hidden_size)``, see `token_vectors`, and that for confidences ``(leaves,)`` float32.
+TREES, CONFIDENCES, VECTORS = NAMES = ("fast_r2d2", "fast_r2d2_confidences", "fast_r2d2_vectors")
 LABEL = "X"
 
 
@@ -102,18 +104,21 @@ class FastR2D2Component:
             self._parser = self._load(checkpoint=str(path))
         return self
 
-    def _annotate(self, doc: Doc, trees: Iterator[BinaryTree], vectors: Iterator[np.ndarray] | None) -> None:
+    def _annotate(self, doc: Doc, trees: Iterator[TokenTree], vectors: Iterator[np.ndarray] | None) -> None:
         lengths = [len(words) for words in _sentences(doc)]
         rows = np.full((sum(lengths), 3), -1, dtype=np.int32)
         rows[:, 0] = doc.to_array(IDX)[_visible(doc)]
+        sure = np.ones(len(rows), np.float32)
         start = 0
         for length in lengths:
-            rows[start : start + length - 1, 1:] = np.array(next(trees).spans, dtype=np.int32).reshape(-1, 2) + start
+            tree, confidences = next(trees)
+            rows[start : start + length - 1, 1:] = np.array(tree.spans, dtype=np.int32).reshape(-1, 2) + start
+            sure[start : start + length - 1] = confidences
             start += length
         data = _data(doc)
-        for key in [key for key in data if isinstance(key, tuple) and key[:2] in (_key(TREES)[:2], _key(VECTORS)[:2])]:
+        for key in [key for key in data if isinstance(key, tuple) and key[:2] in [_key(name)[:2] for name in NAMES]]:
             del data[key]
-        data[_key(TREES)] = rows
+        data[_key(TREES)], data[_key(CONFIDENCES)] = rows, sure
         if vectors is not None and lengths:
             data[_key(VECTORS)] = np.concatenate([next(vectors) for _ in lengths])
 
@@ -163,6 +168,16 @@ def parse_string(span: Span) -> str:
     return filled if filled.startswith("(") or not words else f"({LABEL} {filled})"
 
 
+def confidence(span: Span) -> float:
+    """The probability that the span is a constituent, from 0 to 1 (see `ParsedSentence.confidences`); 1 for a token."""
+    node, data = _node(span), _data(span.doc)
+    for start, here, there in _parts(span.doc):
+        if node.tree.spans and here.start <= node.first < here.stop:
+            leaf = there.start + node.first - here.start + node.tree.triples[0][2]
+            return float(data[_key(CONFIDENCES, start)][leaf])
+    return 1.0
+
+
 def vector(span: Span) -> np.ndarray:
     """``(hidden_size,)`` float32, the constituent's vector; zeros for what the model does not see, such as punctuation
     that was set aside. Raises ValueError without ``config={"vectors": True}``, and for whitespace."""
@@ -184,7 +199,7 @@ def _of_token(getter: Callable[[Span], Any], token: Token) -> Any:
 
 
 SPAN_GETTERS: dict[str, Callable[[Any], Any]] = {
-    getter.__name__: getter for getter in (constituents, children, parent, labels, parse_string, vector)
+    getter.__name__: getter for getter in (constituents, children, parent, labels, parse_string, confidence, vector)
 }
 TOKEN_GETTERS: dict[str, Callable[[Any], Any]] = {
     name: partial(_of_token, getter) for name, getter in SPAN_GETTERS.items()

@@ -7,6 +7,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tokenization_fast_r2d2.reading import ReadSentence
+from tokenization_fast_r2d2.tree_shape import FlatTree
 from tokenization_fast_r2d2.trees import BinaryTree, Span
 
 from ..checkpoints import find_checkpoint, load_model, load_tokenizer
@@ -15,6 +16,7 @@ from ..embedding import evaluation, in_batches, model_inputs
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
+from .confidence import confidences
 from .running_text import split_texts
 
 
@@ -28,6 +30,8 @@ class ParsedSentence(NamedTuple):
             ``tree`` splits at its highest score (see `ReadSentence.scores` for marks). None for another method's tree.
         word_ids: the word number of each leaf.
         offsets: the first character of each leaf in the text, and the one after its last.
+        confidences: ``(leaves - 1,)`` float32, for each of ``tree.spans`` the probability that it is a constituent (see
+            `parsing.confidence`). All methods have that of the parser's scores.
         vector: ``(hidden_size,)`` float32, the root's vector; None unless the parser has ``with_vectors``.
     """
 
@@ -36,6 +40,7 @@ class ParsedSentence(NamedTuple):
     split_scores: np.ndarray | None
     word_ids: list[int]
     offsets: list[Span]
+    confidences: np.ndarray
     vector: np.ndarray | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -52,18 +57,44 @@ class ParsedSentence(NamedTuple):
         """The first character of each constituent in the text, and the one after its last, like ``tree.spans``."""
         return [(self.offsets[first][0], self.offsets[last][1]) for first, last in self.tree.spans]
 
-    def draw(self) -> str:
-        """The tree as text, for a terminal."""
-        return self.tree.draw(self.leaves)
+    @property
+    def confidence(self) -> float:
+        """The mean confidence of the constituents that not every tree has: the share of them that is probably right. It
+        is 1 if there are none."""
+        unsure = self.confidences[self.confidences < 1]
+        return float(unsure.mean()) if len(unsure) else 1.0
 
-    def _repr_svg_(self) -> str:
-        """The picture that a notebook shows: the tree, with the split scores as bars."""
+    def flat(self, min_confidence: float) -> FlatTree:
+        """The tree without the constituents of which the parser is less sure: there it is flat.
+
+        Args:
+            min_confidence: from 0, which keeps all, to 1, which keeps only what every tree has.
+        """
+        return self.tree.flat(self.confidences >= min_confidence)
+
+    def brackets(self, min_confidence: float = 0.0) -> str:
+        """The tree in brackets, without the constituents of which the parser is less sure."""
+        return self.flat(min_confidence).brackets(self.leaves)
+
+    def draw(self, min_confidence: float = 0.0) -> str:
+        """The tree as text, for a terminal, without the constituents of which the parser is less sure."""
+        return self.flat(min_confidence).draw(self.leaves)
+
+    def svg(self, min_confidence: float = 0.0) -> str:
+        """A picture of the tree, without the constituents of which the parser is less sure: the surer it is of a
+        constituent, the thicker are its lines. The split scores are bars."""
         from ..grammar_induction.labelled_trees import LabelledSpan
         from ..pictures import draw_tree
 
-        constituents = [LabelledSpan(first, last, "") for first, last in self.tree.spans]
+        kept = self.flat(min_confidence).spans
+        confidences = dict(zip(self.tree.spans, self.confidences.tolist(), strict=True))
         scores = None if self.split_scores is None else self.split_scores.tolist()
-        return draw_tree(self.leaves, constituents, scores)
+        constituents = [LabelledSpan(first, last, "") for first, last in kept]
+        return draw_tree(self.leaves, constituents, scores, confidences={span: confidences[span] for span in kept})
+
+    def _repr_svg_(self) -> str:
+        """The picture that a notebook shows."""
+        return self.svg()
 
 
 def _are_equal(first: object, second: object) -> bool:
@@ -226,10 +257,14 @@ class TreeParser:
         self, sentence: ReadSentence, spans: np.ndarray, scores: np.ndarray, vector: np.ndarray | None
     ) -> ParsedSentence:
         word_ids = sentence.piece_word_ids
+        word_scores = scores[sentence.word_split_points]
+        words: Sequence[int] = sentence.word_ids if self.pieces else range(len(sentence.words))
         if self.pieces:
             sentence = sentence.with_pieces_as_words(list(self.tokenizer.convert_ids_to_tokens(sentence.input_ids)))
         else:
             word_ids = sorted(set(word_ids))
         tree = sentence.tree(spans)
         split_scores = sentence.scores(scores, tree) if self.method == "parser" else None
-        return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, vector)
+        config = self.model.config
+        sure = confidences(sentence, words, word_scores, tree.spans, config.confidence_scale, config.confidence_bias)
+        return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, sure, vector)

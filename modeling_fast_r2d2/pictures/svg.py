@@ -13,7 +13,8 @@ MARKS = {
     "missed": ("#D55E00", 'stroke-width="2" stroke-dasharray="7 4"'),
     "wrong": ("#CC79A7", 'stroke-width="2.5" stroke-dasharray="0 5" stroke-linecap="round"'),
 }
-UNMARKED = ("currentColor", 'stroke-width="1.5"')
+UNMARKED = "currentColor"
+THIN, THICK = 0.5, 3.5  # pixels, of the lines of constituents with confidences of 0 and 1
 BAR_COLOUR = "#0072B2"
 FORBIDDEN_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 FONT_FAMILY = 'font-family="system-ui, sans-serif" text-anchor="middle" fill="currentColor"'
@@ -32,6 +33,7 @@ def draw_tree(
     split_scores: Sequence[float] | None = None,
     *,
     marks: Mapping[Span, str] | None = None,
+    confidences: Mapping[Span, float] | None = None,
     title: str = "",
 ) -> str:
     """Draw a tree of any arity as a stand-alone SVG. The words stand in a row, with the constituents above them.
@@ -47,6 +49,8 @@ def draw_tree(
             scaled to the range of the sentence; scores may be infinite.
         marks: ``"matched"``, ``"missed"`` or ``"wrong"`` for some of the spans. A mark decides the colour and the line
             of a node, and appears in its tooltip.
+        confidences: from 0 to 1, for some of the spans without a mark. The higher one is, the thicker are the lines of
+            the node, and it appears in its tooltip.
         title: the title of the picture; by default the words.
 
     Returns:
@@ -59,14 +63,14 @@ def draw_tree(
     scores = None if split_scores is None else [float(score) for score in split_scores]
     if scores is not None and len(scores) != len(words) - 1:
         raise ValueError(f"split_scores must be {len(words) - 1} numbers, one per split point, got {len(scores)}")
-    return Drawing(words, constituents, marks or {}).svg(title, scores or ())
+    return Drawing(words, constituents, marks or {}, confidences=confidences).svg(title, scores or ())
 
 
 class Drawing:
     """The drawing of one tree. The words stand at height 0 in every drawing, and the constituents above them.
 
     Args:
-        words, constituents, marks: as for `draw_tree`, with the same errors.
+        words, constituents, marks, confidences: as for `draw_tree`, with the same errors.
         columns: ``(words,)`` pixels, the least width of each word's column. With the ``columns`` of another drawing of
             the same words, the two drawings can be compared.
     """
@@ -77,10 +81,11 @@ class Drawing:
         constituents: Iterable[LabelledSpan],
         marks: Mapping[Span, str],
         columns: Sequence[float] | None = None,
+        confidences: Mapping[Span, float] | None = None,
     ):
         if not words:
             raise ValueError("a drawing needs at least one word, got none")
-        self.words, self.marks = [visible(word) for word in words], marks
+        self.words, self.marks, self.confidences = [visible(word) for word in words], marks, confidences or {}
         self.nodes = nodes_of(len(words), constituents)
         _check_marks(marks, self.nodes)
         self.labels = [visible(label) if label else "" for label in self.nodes.labels]
@@ -119,8 +124,11 @@ class Drawing:
         """A constituent: its lines, its label or a dot, and its tooltip."""
         span, label, x, y = self.nodes.spans[node], self.labels[node], self.middles[node], self.rows[node]
         mark = self.marks.get(span, "")
-        colour, line = MARKS[mark] if mark else UNMARKED
-        name = f"{label}{': ' * bool(label)}{spell(self.words, *span)}{f' ({mark})' * bool(mark)}"
+        sure = self.confidences.get(span)
+        width = 1.5 if sure is None else THIN + (THICK - THIN) * sure
+        colour, line = MARKS[mark] if mark else (UNMARKED, f'stroke-width="{width:.2g}"')
+        note = mark or (f"{sure:.0%}" if sure is not None else "")
+        name = f"{label}{': ' * bool(label)}{spell(self.words, *span)}{f' ({note})' * bool(note)}"
         knob = f'<circle cx="{number(x)}" cy="{number(y)}" r="3" fill="{colour}"/>'
         return (
             f'<g data-span="{span[0]} {span[1]}"><title>{as_xml(name)}</title>'

@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--words", action="store_true",
         help="each line is split into words at blanks, as in a treebank, and every word is a leaf")  # fmt: skip
     add("--pieces", action="store_true", help="give trees over word pieces instead of words")
+    add("--min_confidence", type=float, default=0.0, help="leave out constituents of which the parser is less sure, so "
+        "that trees are flat there; 0 to 1, default: %(default)s")  # fmt: skip
     add("--format", choices=[*FORMATS, "svg"], help="pretty draws trees; svg is a picture; the others print one "
         "line per sentence. Default: pretty in a terminal, else brackets")  # fmt: skip
     add("--max_characters", type=int, default=LONGEST_LINE,
@@ -89,6 +91,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("--output needs --file")
     if options.vectors and (not options.output or options.format == "svg"):
         raise ValueError("--vectors needs --output, and a --format other than svg")
+    if not 0 <= options.min_confidence <= 1:
+        raise ValueError(f"--min_confidence must be from 0 to 1, got {options.min_confidence}")
     for name in ("shard_lines", "batch_tokens", "max_characters"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} must be >= 1, got {getattr(options, name)}")

@@ -40,7 +40,7 @@ def stream(options: argparse.Namespace) -> None:
     with tqdm(unit=" sentences", delay=2, file=sys.stderr, disable=None) as bar:  # in a terminal only
         for chunk in chunks(texts_to_parse(options), FIRST_CHUNK, LARGEST_CHUNK):
             parsed = parse_texts(parser, chunk, options)
-            sys.stdout.write(as_lines(chunk, parsed, options.format))
+            sys.stdout.write(as_lines(chunk, parsed, options.format, options.min_confidence))
             sys.stdout.flush()
             found = sum(map(len, parsed))
             count += found
@@ -61,9 +61,9 @@ def write_pictures(options: argparse.Namespace) -> None:
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         for number, sentence in enumerate(parsed):
-            write_text(options.output / f"{number:06}.svg", sentence._repr_svg_())
+            write_text(options.output / f"{number:06}.svg", sentence.svg(options.min_confidence))
         return
-    pictures = [sentence._repr_svg_() for sentence in islice(parsed, 2)]
+    pictures = [sentence.svg(options.min_confidence) for sentence in islice(parsed, 2)]
     if len(pictures) > 1:
         raise ValueError("an SVG file has one picture, and there are several sentences; --output names a folder")
     sys.stdout.write("".join(f"{picture}\n" for picture in pictures))

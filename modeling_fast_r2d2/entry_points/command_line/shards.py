@@ -26,7 +26,7 @@ from .texts import Text, texts_to_parse
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "pretty": "txt"}
 # The options that decide the output. All shards in a folder have the same settings.
 SETTINGS = (
-    "checkpoint", "method", "text", "words", "no_keep_words", "batch_tokens", "pieces", "format",
+    "checkpoint", "method", "text", "words", "no_keep_words", "batch_tokens", "pieces", "format", "min_confidence",
     "shard_lines", "text_column", "vectors",
 )  # fmt: skip
 
@@ -58,7 +58,7 @@ def parse_in_shards(options: argparse.Namespace) -> None:
                     continue
                 parser = parser or load_parser(options, device)
                 sentences = parse_texts(parser, texts, options)
-                shard.write(sentences, options.format, parser.model.config.hidden_size)
+                shard.write(sentences, options, parser.model.config.hidden_size)
                 written += 1
                 bar.update(sum(map(len, sentences)))
         print(f"process {process}: {counted(written, 'shard')} written, {skipped} existed already", file=sys.stderr)
@@ -104,14 +104,14 @@ class Shard:
         print(f"{self.target} is parsed again: {problem}", file=sys.stderr)
         return False
 
-    def write(self, sentences: list[list[ParsedSentence]], form: str, hidden_size: int) -> None:
+    def write(self, sentences: list[list[ParsedSentence]], options: argparse.Namespace, hidden_size: int) -> None:
         """Write vectors, trees and, last, the manifest. A blank text is an empty line, and its vector is 0."""
         if self.vectors:
             blank = [np.zeros(hidden_size, dtype=np.float32)]
             rows = (row for of_text in sentences for row in [np.asarray(found.vector) for found in of_text] or blank)
             content = save({"vectors": np.stack(list(rows))})
             write_aside(self.vectors, lambda path: path.write_bytes(content))
-        write_text(self.target, as_lines(self.texts, sentences, form))
+        write_text(self.target, as_lines(self.texts, sentences, options.format, options.min_confidence))
         write_text(self.manifest, json.dumps(self._describe(), indent=2) + "\n")
         for leftover in self.target.parent.glob(f".{self.target.stem}.*"):  # left by a process that was killed
             leftover.unlink(missing_ok=True)

@@ -1,0 +1,63 @@
+"""What suits a parser, and how good its confidences are, by a treebank."""
+
+import json
+
+import calibrate
+import numpy as np
+import pytest
+
+from modeling_fast_r2d2.grammar_induction import read_treebank
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+
+CAT = "(S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (DT the) (NN mat)))))"
+MAN = "(S (NP (NNP Mary)) (VP (VBD saw) (NP (DT an) (JJ old) (NN man))) (ADVP (RB today)))"
+TREES = [CAT, MAN, MAN, CAT] * 3
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    path = tmp_path / "gold.mrg"
+    path.write_text("\n".join(TREES) + "\n", encoding="utf-8")
+    return path
+
+
+def test_scale_and_bias_are_found_again():
+    random = np.random.default_rng(0)
+    probabilities = random.uniform(0.02, 0.98, 20_000)
+    true = 1 / (1 + np.exp(-(0.5 * np.log(probabilities / (1 - probabilities)) - 1)))
+    are_right = random.random(20_000) < true
+    scale, bias = calibrate.fit(probabilities, are_right)
+    assert scale == pytest.approx(0.5, abs=0.05) and bias == pytest.approx(-1, abs=0.05)
+    assert calibrate.calibration_error(true, are_right) < 0.02 < calibrate.calibration_error(probabilities, are_right)
+
+
+def test_calibration_error_is_a_mean_over_constituents():
+    confidences, are_right = np.array([0.11, 0.12, 0.99, 1.0]), np.array([False, True, True, False])
+    assert calibrate.calibration_error(confidences, are_right) == pytest.approx((1 - 0.23 + 1.99 - 1) / 4)
+
+
+def test_figures_are_those_of_counting_by_hand(treebank):
+    parser, gold = TreeParser.from_pretrained("fast-r2d2-tiny"), read_treebank(treebank)
+    found = calibrate.calibrate(parser, gold[::2], gold[1::2])
+    kept = [tree.flat(calibrate.THRESHOLDS[1]).spans for tree in parser([t.words for t in gold[1::2]], True)]
+    assert (parser.model.config.confidence_scale, parser.model.config.confidence_bias) == (1, 0) and kept
+    shared = sum(len(set(tree.tree.spans) & t.spans) - 1 for tree, t in
+                 zip(parser([t.words for t in gold[1::2]], True), gold[1::2], strict=True))  # fmt: skip
+    predicted = sum(t.num_leaves - 2 for t in gold[1::2])
+    wanted = calibrate.scores(shared, predicted, sum(len(t.spans) - 1 for t in gold[1::2]))
+    assert found.table()[1][2:] == [f"{value:.1f}" for value in wanted]
+    assert found.table()[-1][0] == "right-branching trees" and len(found.table()) == len(calibrate.THRESHOLDS) + 2
+
+
+def test_the_script_prints_and_writes_what_it_found(treebank, tmp_path, capsys):
+    calibrate.main([str(treebank), "--output", str(tmp_path / "out")])
+    shown = capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "confidence.json").read_text())
+    assert f"confidence_scale {found['confidence_scale']}" in shown and "| min_confidence | % kept |" in shown
+    assert "<svg" in (tmp_path / "out" / "confidence.svg").read_text()
+    treebank.write_text("(S (NN a) (NN b))\n" * 2)
+    with pytest.raises(SystemExit, match="trees of three or more words"):
+        calibrate.main([str(treebank)])
+    treebank.write_text(f"{CAT}\n" * 4)
+    with pytest.raises(SystemExit, match="always right or never"):
+        calibrate.main([str(treebank)])

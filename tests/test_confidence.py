@@ -1,0 +1,82 @@
+"""Confidences of constituents: the closed form against the sum over all trees, and what flat trees leave out."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeling_fast_r2d2.parsing.confidence import calibrated, split_probabilities
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+
+scores_lists = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9)
+
+
+def slow_probabilities(scores):
+    """From the top down: a span is a constituent if one around it is, and splits right before or after it."""
+    last_leaf = len(scores)
+    weights = np.exp(np.array(scores, dtype=float))
+
+    @cache
+    def probability(i, j):
+        if (i, j) == (0, last_leaf):
+            return 1.0
+        wider_left = (probability(a, j) * weights[i - 1] / weights[a:j].sum() for a in range(i))
+        wider_right = (probability(i, b) * weights[j] / weights[i:b].sum() for b in range(j + 1, last_leaf + 1))
+        return sum(wider_left) + sum(wider_right)
+
+    return {(i, j): probability(i, j) for i in range(last_leaf + 1) for j in range(i + 1, last_leaf + 1)}
+
+
+@given(scores_lists)
+def test_probabilities_are_those_of_all_trees(scores):
+    wanted = slow_probabilities(scores)
+    found = split_probabilities(np.array(scores, np.float32), list(wanted))
+    np.testing.assert_allclose(found, list(wanted.values()), rtol=1e-6, atol=1e-12)
+
+
+def test_scores_that_are_far_apart_have_no_overflow():
+    scores = np.array([1000.0, -1000.0, 0.0])
+    with np.errstate(all="raise", under="ignore"):
+        found = split_probabilities(scores, [(0, 3), (1, 3), (0, 1), (1, 2), (2, 3)])
+    np.testing.assert_allclose(found, [1, 1, 0, 1, 0], atol=1e-300)
+
+
+def test_calibration_scales_and_moves_the_log_odds():
+    odds = np.log(np.array([0.2, 0.5, 0.9]) / np.array([0.8, 0.5, 0.1]))
+    found = calibrated(np.array([0.2, 0.5, 0.9, 1.0]), 0.5, -1)
+    np.testing.assert_allclose(found, [*(1 / (1 + np.exp(1 - 0.5 * odds))), 1.0])
+    assert (calibrated(np.array([0.0, 1 - 1e-15]), 1, 0) >= 0).all()
+
+
+@pytest.mark.parametrize("method", ["parser", "minimum_risk"])
+def test_parsed_sentences_say_how_sure_they_are(model, tokenizer, method):
+    parser = TreeParser(model, tokenizer, method)
+    [parsed] = parser(["The old man (he is 80), they say, saw it."])
+    leaves = parsed.leaves
+    sure = dict(zip(parsed.tree.spans, parsed.confidences.tolist(), strict=True))
+    assert sure[0, len(leaves) - 1] == 1 and all(0 <= value <= 1 for value in sure.values())
+    inner = [value for value in sure.values() if value < 1]  # the others are in every tree
+    assert parsed.confidence == pytest.approx(sum(inner) / len(inner))
+    assert parsed.flat(0).brackets(leaves) == parsed.tree.brackets(leaves)
+    assert set(parsed.flat(0.5).spans) == {span for span, value in sure.items() if value >= 0.5}
+    assert parsed.flat(1).brackets(leaves).count("(") == sum(value == 1 for value in sure.values())
+    assert parser([["word"]], is_split_into_words=True)[0].confidence == 1
+
+
+def test_marks_and_pieces_do_not_change_how_sure_a_parser_is(model, tokenizer):
+    """A constituent is as sure as its words; a word with its marks, and pieces within a word, are certain."""
+    words = "the unbelievability that lasts".split()
+    plain, marked = TreeParser(model, tokenizer)([words, [*words[:2], ",", *words[2:], "."]], is_split_into_words=True)
+    [pieces] = TreeParser(model, tokenizer, pieces=True)([words], is_split_into_words=True)
+    of_words = dict(zip(plain.tree.spans, plain.confidences.tolist(), strict=True))
+    first = {word: pieces.word_ids.index(word) for word in range(4)}
+    last = {word: len(pieces.leaves) - 1 - pieces.word_ids[::-1].index(word) for word in range(4)}
+    of_pieces = dict(zip(pieces.tree.spans, pieces.confidences.tolist(), strict=True))
+    for (i, j), value in of_words.items():
+        assert of_pieces[first[i], last[j]] == pytest.approx(value, abs=1e-6)
+    within = [value for (i, j), value in of_pieces.items() if pieces.word_ids[i] == pieces.word_ids[j]]
+    assert within and set(within) == {1.0}
+    assert len(marked.confidences) == 5 and not math.isnan(marked.confidence)
