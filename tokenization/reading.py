@@ -65,14 +65,15 @@ class ReadSentence:
     @property
     def leaves(self) -> list[str]:
         """The words and the marks, in the order of the text."""
-        return self._in_text_order(self.words, self.marks)
+        return self.in_text_order(self.words, self.marks)
 
     @property
     def offsets(self) -> list[Span]:
         """The first character of each leaf in the text, and the one after its last."""
-        return self._in_text_order(self.word_offsets, self.mark_offsets)
+        return self.in_text_order(self.word_offsets, self.mark_offsets)
 
-    def _in_text_order(self, of_words: list[Item], of_marks: list[Item]) -> list[Item]:
+    def in_text_order(self, of_words: list[Item], of_marks: list[Item]) -> list[Item]:
+        """What belongs to words and what belongs to marks, in the order of the text."""
         merged: list[Item] = []
         start = 0
         for mark, place in zip(of_marks, self.places, strict=True):

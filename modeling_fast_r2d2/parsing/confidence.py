@@ -1,7 +1,7 @@
 """How sure a parser is of its constituents: their probabilities under its split scores, calibrated on a treebank."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import Span
 
 MOST = 1 - 1e-12  # of probabilities whose log-odds are taken
+LOWEST = -600.0  # of scores below the highest, so that no weight is 0
 
 
 def split_probabilities(scores: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
@@ -24,23 +25,20 @@ def split_probabilities(scores: np.ndarray, spans: Sequence[Span]) -> np.ndarray
     Returns:
         ``(spans,)`` float64, from 0 to 1. The whole sentence has 1.
     """
-    scores = scores.astype(np.float64)
-    first, last = np.array(spans, dtype=int).reshape(-1, 2).T[:, :, None]
-    points = np.arange(len(scores))
-    inside = np.where((first <= points) & (points < last), scores, -np.inf)
-    inside = np.logaddexp.reduce(inside, axis=1, initial=-np.inf)
-    ends = np.concatenate([[np.inf], scores, [np.inf]])  # the sentence's own ends always come first
-    left, right = ends[first[:, 0]], ends[last[:, 0] + 1]
-    left_then_right = _first(left, np.logaddexp(inside, right)) * _first(right, inside)
-    return left_then_right + _first(right, np.logaddexp(inside, left)) * _first(left, inside)
+    weights = np.exp(np.maximum(scores.astype(np.float64) - scores.max(initial=0), LOWEST)).tolist()
+    return np.array([_probability(weights, first, last) for first, last in spans])
 
 
-def _first(score: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The probability that a score comes before others, whose exponentials sum to that of ``others``. Of two infinite
-    scores each comes first in half of the cases."""
-    with np.errstate(invalid="ignore"):
-        difference = np.where(score == others, 0.0, score - others)
-    return 1 / (1 + np.exp(-np.clip(difference, -700, 700)))
+def _probability(weights: list[float], first: int, last: int) -> float:
+    """Of one constituent; ``weights`` are the exponentials of the scores. Plain numbers are faster than arrays here."""
+    inside = sum(weights[first:last])
+    if first == 0:
+        return weights[last] / (weights[last] + inside) if last < len(weights) else 1.0
+    left = weights[first - 1]
+    if last == len(weights):
+        return left / (left + inside)
+    right = weights[last]
+    return (left * right / (right + inside) + right * left / (left + inside)) / (left + right + inside)
 
 
 def calibrated(probabilities: np.ndarray, scale: float, bias: float) -> np.ndarray:
@@ -71,9 +69,9 @@ def confidences(
         sentence, a word with its marks, and what lies within a word.
     """
     found = np.ones(len(spans), np.float32)
-    leaves = [number + bisect_right(read.places, number) for number in range(len(words))]
-    inner = [(bisect_left(leaves, first), bisect_right(leaves, last) - 1) for first, last in spans]
-    over_words = [(words[first], words[last]) if first <= last else (0, 0) for first, last in inner]
+    of_leaves = [-1, *read.in_text_order(list(words), [-1] * len(read.marks))]
+    before = list(accumulate(of_leaves, max))  # the last word before each leaf, and before the end; -1 for none
+    over_words = [(before[first] + 1, before[last + 1]) for first, last in spans]
     rows = [row for row, (first, last) in enumerate(over_words) if first < last]
     if rows:
         probabilities = split_probabilities(word_scores, [over_words[row] for row in rows])
