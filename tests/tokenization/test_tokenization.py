@@ -26,7 +26,7 @@ from tokenization_fast_r2d2 import (
     train_tokenizer,
     word_spans,
 )
-from tokenization_fast_r2d2.language import split_chinese, split_wikitext
+from tokenization_fast_r2d2.sentences import split_chinese, split_wikitext
 
 TEXTS = ["The cat sat on the mat.", "Unbelievable cats sat unbelievably still, well-known cats!", "A naïve café"] * 3
 ODD_TEXTS = [
