@@ -50,6 +50,8 @@ def test_trees_are_flat_where_the_parser_is_less_sure(tree_parser):
     [parsed] = tree_parser([tokens], is_split_into_words=True)
     middle = float(np.median(parsed.confidences))
     [flat] = FastR2D2NltkParser(tree_parser, min_confidence=middle).parse(tokens)
+    with pytest.raises(ValueError, match="min_confidence must be from 0 to 1"):
+        FastR2D2NltkParser(tree_parser, min_confidence=50)
     assert len(list(flat.subtrees())) == (parsed.confidences >= middle).sum() < len(list(whole.subtrees()))
 
 

@@ -71,6 +71,14 @@ def test_trees_are_those_over_the_tokens_without_whitespace(nlp):
             assert tokens[0]._.confidence == 1
 
 
+def test_documents_of_older_versions_have_no_confidences(nlp):
+    doc = nlp("The old man sleeps.")
+    [key] = [key for key in doc.user_data if key[1] == "fast_r2d2_confidences"]
+    del doc.user_data[key]
+    with pytest.raises(ValueError, match="an older version parsed the document"):
+        next(doc.sents)._.confidence  # noqa: B018
+
+
 @given(st.text(max_size=30) | st.lists(st.sampled_from("The cat don't ( . ! \n \x00 5km".split(" "))).map(" ".join))
 def test_constituents_of_any_text_nest_and_have_all_tokens_but_whitespace(nlp, text):
     doc = nlp(text)

@@ -50,7 +50,7 @@ def sentence_spans(paragraph: str, abbreviations: Collection[str] | None = None)
     Returns:
         For each sentence its first character and the one after its last, without blanks at its ends.
     """
-    has_capitals = any(map(str.isupper, paragraph))
+    has_capitals = not paragraph.islower()
     spans, start = [], 0
     for end in SENTENCE_END.finditer(paragraph):
         if end.end() > start and _ends_sentence(paragraph, end, has_capitals, abbreviations):
@@ -107,7 +107,7 @@ def find_abbreviations(paragraphs: Iterable[str]) -> list[str]:
         for found in WORD_AND_STOP.finditer(paragraph):
             counts = with_stop if found[2] else alone
             counts[_entry(found[1])] += 1
-            if found[2] and any(map(str.isalnum, paragraph[found.end() :][:20])):
+            if found[2] and any(map(str.isalnum, paragraph[found.end() : found.end() + 20])):
                 inside[_entry(found[1])] += 1
     return sorted(
         word for word, number in with_stop.items()

@@ -6,7 +6,8 @@ from itertools import accumulate
 import numpy as np
 
 from tokenization_fast_r2d2.reading import ReadSentence
-from tokenization_fast_r2d2.trees import Span
+from tokenization_fast_r2d2.tree_shape import FlatTree
+from tokenization_fast_r2d2.trees import BinaryTree, Span
 
 MOST = 1 - 1e-12  # of probabilities whose log-odds are taken
 LOWEST = -600.0  # of scores below the highest, so that no weight is 0
@@ -77,3 +78,19 @@ def confidences(
         probabilities = split_probabilities(word_scores, [over_words[row] for row in rows])
         found[rows] = calibrated(probabilities, scale, bias)
     return found
+
+
+def flat_tree(tree: BinaryTree, confidences: np.ndarray, min_confidence: float) -> FlatTree:
+    """The tree without the constituents that are less sure.
+
+    Raises:
+        ValueError: if ``min_confidence`` is not from 0 to 1.
+    """
+    return tree.flat(confidences >= check_min_confidence(min_confidence))
+
+
+def check_min_confidence(value: float) -> float:
+    """The value, if it is from 0 to 1; else a ValueError."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"min_confidence must be from 0 to 1, got {value!r}")
+    return value

@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from nltk import Tree
 from nltk.parse.api import ParserI
 
 from tokenization_fast_r2d2.lines import chunks
-from tokenization_fast_r2d2.tree_shape import FlatTree
-from tokenization_fast_r2d2.trees import BinaryTree
 from tokenization_fast_r2d2.words import checked_sentences, tokens_with_pieces
 
+from .confidence import check_min_confidence, flat_tree
 from .pretokenized import check_takes_tokens, parse_tokens
 from .tree_parser import TreeParser
 
@@ -31,14 +29,15 @@ class FastR2D2NltkParser(ParserI):
         min_confidence: constituents of which the parser is less sure are left out (see `ParsedSentence.flat`).
 
     Raises:
-        ValueError: if the parser works on word pieces, or if ``chunk_size`` is below 1.
+        ValueError: if the parser works on word pieces, if ``chunk_size`` is below 1, or if ``min_confidence`` is not
+            from 0 to 1.
     """
 
     def __init__(self, parser: TreeParser, chunk_size: int = 256, min_confidence: float = 0.0):
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be >= 1, got {chunk_size}")
         check_takes_tokens(parser)
-        self.parser, self.chunk_size, self.min_confidence = parser, chunk_size, min_confidence
+        self.parser, self.chunk_size, self.min_confidence = parser, chunk_size, check_min_confidence(min_confidence)
 
     @classmethod
     def from_pretrained(
@@ -52,7 +51,7 @@ class FastR2D2NltkParser(ParserI):
         for chunk in chunks(checked_sentences(sents, is_split_into_words=True), self.chunk_size):
             trees = iter(parse_tokens(self.parser, [tokens for tokens in chunk if len(tokens)]))
             for tokens in chunk:
-                yield iter([self._kept(*next(trees)).to_nltk(tokens)] if len(tokens) else [])
+                yield iter([flat_tree(*next(trees), self.min_confidence).to_nltk(tokens)] if len(tokens) else [])
 
     def raw_parse_sents(self, texts: Iterable[str]) -> Iterator[Iterator[Tree]]:
         """For each text, an iterator over its one tree, whose leaves are the tokenizer's words; over none for a text
@@ -67,6 +66,3 @@ class FastR2D2NltkParser(ParserI):
     def raw_parse(self, text: str) -> Iterator[Tree]:
         """An iterator over the one tree of a text; over none for a text without words."""
         return next(self.raw_parse_sents([text]))
-
-    def _kept(self, tree: BinaryTree, confidences: np.ndarray) -> FlatTree:
-        return tree.flat(confidences >= self.min_confidence)

@@ -16,7 +16,7 @@ from ..embedding import evaluation, in_batches, model_inputs
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
-from .confidence import confidences
+from .confidence import confidences, flat_tree
 from .running_text import split_texts
 
 
@@ -69,8 +69,11 @@ class ParsedSentence(NamedTuple):
 
         Args:
             min_confidence: from 0, which keeps all, to 1, which keeps only what every tree has.
+
+        Raises:
+            ValueError: for another number.
         """
-        return self.tree.flat(self.confidences >= min_confidence)
+        return flat_tree(self.tree, self.confidences, min_confidence)
 
     def brackets(self, min_confidence: float = 0.0) -> str:
         """The tree in brackets, without the constituents of which the parser is less sure."""
