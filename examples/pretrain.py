@@ -94,10 +94,11 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
     """Begin a run or resume it, to its end or until a signal."""
     with accelerator.main_process_first():
         options, warnings = decide(options)
+    if accelerator.is_main_process:
+        for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings), "reading the corpus"]:
+            print(line, flush=True)  # a corpus of ten million words takes minutes
     data = read_data(options, accelerator)
     run = Run(options, accelerator, data)
-    for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings)]:
-        run.display.say(str(line))
     unigram = data.unigram_losses()
     print_overview(run, unigram)
     if checkpoint := run.checkpoints.newest_good():
