@@ -50,6 +50,9 @@ class DistillationOptions:
     teachers: list[str] = field(metadata={"help": "folders or Hub names of checkpoints, or files of trees"})
     student: str = field(metadata={"help": "folder or Hub name of the checkpoint whose parser is trained further"})
     corpus: list[str] = field(metadata={"help": "text files (.txt or .txt.gz), one sentence per line"})
+    weights: list[float] | None = field(
+        default=None, metadata={"help": "how much each teacher counts, in their order; by default all the same"}
+    )
     clean_wikitext: bool = field(default=False, metadata={"help": "undo WikiText's mark-up (@-@, @,@, @.@, <unk>)"})
     method: str = field(
         default="parser", metadata={"help": "which trees of a checkpoint to learn from", "choices": list(METHODS)}
@@ -67,6 +70,14 @@ class DistillationOptions:
     treebank_half: str | None = field(
         default=None, metadata={"help": "evaluate only the trees with an even or an odd number, counted from 0"}
     )
+
+    def __post_init__(self):
+        if self.weights is None:
+            self.weights = [1.0] * len(self.teachers)
+        if len(self.weights) != len(self.teachers):
+            raise ValueError(f"--weights must have one number per teacher, {len(self.teachers)}, got {self.weights}")
+        if not all(0 < weight < float("inf") for weight in self.weights):
+            raise ValueError(f"--weights must be numbers above 0, got {self.weights}")
 
 
 @dataclass
@@ -132,10 +143,12 @@ class FileTeacher:
 
 
 def consensus(
-    teachers: Sequence, sentences: Sequence[ReadSentence], rows: Sequence[int]
+    teachers: Sequence, weights: Sequence[float], sentences: Sequence[ReadSentence], rows: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
-    """For each sentence, the spans of the best tree over its words under the mean of the teachers' posteriors."""
-    posteriors = torch.stack([teacher(sentences, rows) for teacher in teachers]).mean(0)
+    """For each sentence, the spans of the best tree over its words under the teachers' posteriors, which are added up
+    by weight."""
+    pairs = zip(weights, teachers, strict=True)
+    posteriors = torch.stack([weight * teacher(sentences, rows) for weight, teacher in pairs]).sum(0)
     lengths = [len(sentence.words) for sentence in sentences]
     spans = minimum_risk_trees(posteriors, torch.tensor(lengths)).tolist()
     return [[tuple(span) for span in row[: length - 1]] for row, length in zip(spans, lengths, strict=True)]
@@ -144,8 +157,8 @@ def consensus(
 class CollatorWithTrees:
     """Makes batches of numbered sentences, with the teachers' best trees over pieces as labels."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list):
-        self.tokenizer, self.teachers = tokenizer, teachers
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float]):
+        self.tokenizer, self.teachers, self.weights = tokenizer, teachers, weights
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
@@ -153,7 +166,8 @@ class CollatorWithTrees:
         batch = pad_batch(read)
         del batch["split_signs"]
         labels = torch.full((*batch["input_ids"][:, 1:].shape, 2), -1)
-        for row, (sentence, spans) in enumerate(zip(read, consensus(self.teachers, read, rows), strict=True)):
+        found = consensus(self.teachers, self.weights, read, rows)
+        for row, (sentence, spans) in enumerate(zip(read, found, strict=True)):
             labels[row, sentence.word_split_points] = sentence.to_piece_spans(spans)
         return batch | {"labels": labels}
 
@@ -190,7 +204,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments) -> No
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
     trainer = Trainer(
         student, settings, train_dataset=make_dataset(lines, options, settings), callbacks=callbacks,
-        data_collator=CollatorWithTrees(tokenizer, teachers),
+        data_collator=CollatorWithTrees(tokenizer, teachers, options.weights),
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 import distill
-from distill import FileTeacher, ParserTeacher, consensus
+from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
@@ -26,7 +26,7 @@ def test_one_teacher_alone_gives_its_trees(model, tokenizer, method):
     """The best tree of the parser's posteriors is often the parser's own; of a chart's tree it is that tree."""
     parser = TreeParser(model, tokenizer, method, punctuation="aside", bounds_bonus=100.0)
     sentences = read(tokenizer)
-    found = consensus([ParserTeacher(parser)], sentences, [0, 1, 2])
+    found = consensus([ParserTeacher(parser)], [1.0], sentences, [0, 1, 2])
     of_pieces, _, _ = parser.run(parser.read(TEXTS))
     for spans, sentence, row in zip(found, sentences, of_pieces, strict=True):
         tree = BinaryTree(tuple(spans))
@@ -49,7 +49,7 @@ def test_trees_of_a_file_are_teachers(tokenizer, tmp_path):
     lines = ["((the (old man)) ((who sleeps) (saw (a cat))))", "unbelievable", "(he (said (yet (that (it rains)))))"]
     (tmp_path / "trees.txt").write_text("\n".join(lines) + "\n")
     teacher = FileTeacher(tmp_path / "trees.txt", 3)
-    found = consensus([teacher], [read(tokenizer)[row] for row in (2, 0)], [2, 0])
+    found = consensus([teacher], [1.0], [read(tokenizer)[row] for row in (2, 0)], [2, 0])
     assert [BinaryTree(tuple(spans)).brackets() for spans in found] == [
         "(0 (1 (2 (3 (4 5)))))", "((0 (1 2)) ((3 4) (5 (6 7))))",
     ]  # fmt: skip
@@ -66,11 +66,21 @@ def test_posteriors_are_averaged(tokenizer):
         lambda sentences, rows, tree=tree: tree_posteriors([BinaryTree.from_brackets(tree)[0].spans], 3)
         for tree in trees
     ]
-    assert consensus(teachers, [sentence], [0]) == [[(0, 1), (0, 2)]]
+    assert consensus(teachers, [1.0, 1.0, 1.0], [sentence], [0]) == [[(0, 1), (0, 2)]]
+    assert consensus(teachers, [2.5, 1.0, 1.0], [sentence], [0]) == [[(0, 2), (1, 2)]]
+
+
+@pytest.mark.parametrize("weights, message", [([1.0], "one number per teacher, 2"), ([1.0, 0.0], "above 0"),
+                                              ([1.0, float("nan")], "above 0")])  # fmt: skip
+def test_weights_are_checked_at_the_door(weights, message):
+    with pytest.raises(ValueError, match=message):
+        DistillationOptions(["one", "two"], "one", ["text.txt"], weights)
 
 
 def test_labels_are_spans_of_pieces(model, tokenizer):
-    collate = distill.CollatorWithTrees(tokenizer, [ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))])
+    collate = distill.CollatorWithTrees(
+        tokenizer, [ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))], [1.0]
+    )
     batch = collate([{"text": text, "row": row} for row, text in enumerate(TEXTS)])
     sentence = read(tokenizer)[0]
     learnt = [k for k, (first, _) in enumerate(batch["labels"][0].tolist()) if first >= 0]
