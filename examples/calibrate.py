@@ -23,26 +23,34 @@ from modeling_fast_r2d2.grammar_induction.metrics import inner_spans
 from modeling_fast_r2d2.grammar_induction.systems import baseline_trees
 from modeling_fast_r2d2.parsing.confidence import calibrated, log_odds
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from tokenization_fast_r2d2.trees import Span
 
 BINS, POINTS = 10, 100  # of the two curves
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
-def judge(parser: TreeParser, gold: list[LabelledTree]) -> tuple[np.ndarray, np.ndarray]:
-    """How sure a parser is of its constituents, and which of them are right.
+def judge(parser: TreeParser, gold: list[LabelledTree]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How sure a parser is of its constituents, which of them are right, and which cross a gold constituent. The others
+    stand where the gold tree is flat.
 
     Returns:
-        ``(constituents,)`` float64 and bool. Whole sentences are left out.
+        ``(constituents,)`` float64, bool and bool. Whole sentences are left out.
     """
     parsed = parser([tree.words for tree in gold], is_split_into_words=True)
     rows = [
-        (confidence, span in tree.spans)
+        (confidence, span in tree.spans, any(cross(span, other) for other in tree.spans))
         for tree, found in zip(gold, parsed, strict=True)
         for span, confidence in zip(found.tree.spans, found.confidences.tolist(), strict=True)
         if span != (0, tree.num_leaves - 1)
     ]
-    confidences, are_right = zip(*rows, strict=True)
-    return np.array(confidences), np.array(are_right)
+    confidences, are_right, are_crossing = zip(*rows, strict=True)
+    return np.array(confidences), np.array(are_right), np.array(are_crossing)
+
+
+def cross(one: Span, other: Span) -> bool:
+    """Whether two spans share some words, and each has words that the other has not."""
+    (first, last), (start, end) = sorted([one, other])
+    return first < start <= last < end
 
 
 def fit(probabilities: np.ndarray, are_right: np.ndarray) -> tuple[float, float]:
@@ -68,7 +76,7 @@ class Calibration:
     Attributes:
         scale, bias, error: the found fields of the configuration, and the calibration error with them.
         scale_before, bias_before, error_before: those of the model as it is.
-        confidences, are_right: as `judge` gives them, with the found fields.
+        confidences, are_right, are_crossing: as `judge` gives them, with the found fields.
         num_gold: the number of gold constituents.
         right_branching: shared and predicted constituents of trees that branch to the right.
     """
@@ -81,18 +89,21 @@ class Calibration:
     error_before: float
     confidences: np.ndarray
     are_right: np.ndarray
+    are_crossing: np.ndarray
     num_gold: int
     right_branching: tuple[int, int]
 
     def table(self) -> list[list[str]]:
-        """Per threshold: the share of constituents that stay, and precision, recall and F1 of all of them together."""
-        rows = [["min_confidence", "% kept", "precision", "recall", "F1"]]
+        """Per threshold: the share of constituents that stay; precision, recall and F1 of all of them together; and the
+        share of them that cross gold ones."""
+        rows = [["min_confidence", "% kept", "precision", "recall", "F1", "% crossing"]]
         for threshold in THRESHOLDS:
             kept = self.confidences >= threshold
             figures = scores(self.are_right[kept].sum(), kept.sum(), self.num_gold)
-            rows.append([f"{threshold:.1f}", f"{100 * kept.mean():.0f}", *(f"{value:.1f}" for value in figures)])
+            rows.append([f"{threshold:.1f}", f"{100 * kept.mean():.0f}", *(f"{value:.1f}" for value in figures),
+                         f"{100 * self.are_crossing[kept].sum() / max(kept.sum(), 1):.1f}"])  # fmt: skip
         figures = scores(*self.right_branching, self.num_gold)
-        return [*rows, ["right-branching trees", "", *(f"{value:.1f}" for value in figures)]]
+        return [*rows, ["right-branching trees", "", *(f"{value:.1f}" for value in figures), ""]]
 
     def draw(self, path: Path) -> None:
         """The reliability diagram, and precision over recall."""
@@ -117,14 +128,15 @@ def calibrate(parser: TreeParser, fitted: list[LabelledTree], others: list[Label
     config = parser.model.config
     before = config.confidence_scale, config.confidence_bias
     config.confidence_scale, config.confidence_bias = 1.0, 0.0
-    found = fit(*judge(parser, fitted))
-    probabilities, are_right = judge(parser, others)
+    found = fit(*judge(parser, fitted)[:2])
+    probabilities, are_right, are_crossing = judge(parser, others)
     confidences, as_it_is = (calibrated(probabilities, *pair) for pair in (found, before))
     branching = [inner_spans(tree) for tree in baseline_trees(others, "right")]
     shared = sum(len(spans & tree.spans) for spans, tree in zip(branching, others, strict=True))
     return Calibration(
         *found, calibration_error(confidences, are_right), *before, calibration_error(as_it_is, are_right),
-        confidences, are_right, sum(len(inner_spans(tree)) for tree in others), (shared, sum(map(len, branching))),
+        confidences, are_right, are_crossing, sum(len(inner_spans(tree)) for tree in others),
+        (shared, sum(map(len, branching))),
     )  # fmt: skip
 
 

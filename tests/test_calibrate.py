@@ -45,8 +45,14 @@ def test_figures_are_those_of_counting_by_hand(treebank):
                  zip(parser([t.words for t in gold[1::2]], True), gold[1::2], strict=True))  # fmt: skip
     predicted = sum(t.num_leaves - 2 for t in gold[1::2])
     wanted = calibrate.scores(shared, predicted, sum(len(t.spans) - 1 for t in gold[1::2]))
-    assert found.table()[1][2:] == [f"{value:.1f}" for value in wanted]
+    assert found.table()[1][2:-1] == [f"{value:.1f}" for value in wanted]
     assert found.table()[-1][0] == "right-branching trees" and len(found.table()) == len(calibrate.THRESHOLDS) + 2
+
+
+def test_what_crosses_gold_is_told_from_what_only_makes_it_binary():
+    spans = [(0, 1), (1, 2), (2, 3), (0, 2), (1, 3), (0, 3), (4, 5)]
+    assert [span for span in spans if calibrate.cross((1, 2), span)] == [(0, 1), (2, 3)]
+    assert [span for span in spans if calibrate.cross((0, 2), span)] == [(2, 3), (1, 3)]
 
 
 def test_the_script_prints_and_writes_what_it_found(treebank, tmp_path, capsys):
