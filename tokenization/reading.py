@@ -63,6 +63,17 @@ class ReadSentence:
         return sorted(between + [k for k, (i, j) in joints if i == j and i in in_names])
 
     @property
+    def unit_begins(self) -> list[int]:
+        """The pieces that begin a unit of the text, besides the first. Marks part units, whether they were set aside or
+        not; a mark that was not is a unit of its own."""
+        joints = enumerate(itertools.pairwise(self.word_ids), start=1)
+        if self.marks:
+            after_marks = set(self.places)
+            return [piece for piece, (i, j) in joints if i != j and j in after_marks]
+        is_mark = are_marks(self.words)
+        return [piece for piece, (i, j) in joints if is_mark[i] or is_mark[j]]
+
+    @property
     def leaves(self) -> list[str]:
         """The words and the marks, in the order of the text."""
         return self.in_text_order(self.words, self.marks)

@@ -43,8 +43,11 @@ File = tuple[str, int, int]
 CHARACTERS_PER_TOKEN = 100
 NUMBERS = [Value("int64")]
 # Given, because a type cannot be told from lists that all are empty.
-FEATURES = Features(input_ids=NUMBERS, atom_spans=[NUMBERS], bounds=NUMBERS, names=NUMBERS, length=Value("int64"))
-COLUMNS = tuple(name for name in FEATURES if name != "length")
+FEATURES = Features(
+    input_ids=NUMBERS, atom_spans=[NUMBERS], bounds=NUMBERS, names=NUMBERS, unit_begins=NUMBERS, length=Value("int64")
+)
+OF_SENTENCES = tuple(name for name in FEATURES if name != "length")
+COLUMNS = tuple(name for name in OF_SENTENCES if name != "unit_begins")  # what a model trains on
 
 
 def read_texts(data: DataOptions) -> Dataset | IterableDataset:
@@ -127,8 +130,8 @@ class Corpus:
     """Tokenized sentences of 1 to ``max_length`` tokens.
 
     Attributes:
-        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (empty if punctuation is kept) and ``names`` of a
-            `ReadSentence`, and ``length``. Sentences that are too long are rows without tokens.
+        rows: columns ``input_ids``, ``atom_spans``, ``bounds`` (empty if punctuation is kept), ``names`` and
+            ``unit_begins`` of a `ReadSentence`, and ``length``. Sentences that are too long are rows without tokens.
         kept: ``(num_sentences,)`` int64, the rows to use.
         lengths: ``(num_sentences,)`` int64, their numbers of tokens.
         num_too_long: the number of sentences that are left out.
@@ -149,6 +152,17 @@ class Corpus:
     def token_ids(self) -> np.ndarray:
         """``(num_tokens,)`` int64, of all sentences, end to end."""
         return np.concatenate(list(self._chunks_of_tokens()))
+
+    def are_unit_begins(self) -> np.ndarray:
+        """``(num_tokens,)`` bool, whether each token begins a unit of the text, sentences end to end."""
+        begins = self.rows.data.column("unit_begins")
+        columns = self.rows.data.column("input_ids"), begins
+        lengths, numbers = (pyarrow.compute.list_value_length(column).to_numpy() for column in columns)
+        starts = np.cumsum(lengths) - lengths
+        found = np.zeros(lengths.sum(), bool)
+        found[starts[lengths > 0]] = True
+        found[np.repeat(starts, numbers) + pyarrow.compute.list_flatten(begins).to_numpy()] = True
+        return found
 
     def _chunks_of_tokens(self) -> Iterator[np.ndarray]:
         for chunk in self.rows.data.column("input_ids").chunks:  # rows that are not kept have no tokens
@@ -175,7 +189,7 @@ def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Da
     Raises:
         ValueError: if no sentence is left.
     """
-    cache_key = [*rules_of_reading(texts, tokenizer, data), COLUMNS]
+    cache_key = [*rules_of_reading(texts, tokenizer, data), OF_SENTENCES]
     rows = texts.map(
         partial(_tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
         remove_columns=texts.column_names, features=FEATURES, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
@@ -214,7 +228,7 @@ def _flat_columns(column: pyarrow.ChunkedArray) -> Iterator[pyarrow.ChunkedArray
 
 def _tokenize_column(batch: dict[str, list[str]], tokenize: Callable) -> dict[str, list]:
     sentences = tokenize(batch["text"])
-    return {name: [sentence[name] for sentence in sentences] for name in (*COLUMNS, "length")}
+    return {name: [sentence[name] for sentence in sentences] for name in FEATURES}
 
 
 def make_line_tokenizer(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
@@ -249,8 +263,8 @@ def _row_within_limit(sentence: ReadSentence, data: DataOptions) -> dict:
     length = len(sentence.input_ids) if has_words else 0
     if length > data.max_length or not has_words:
         return _row_without_tokens(length)
-    return {name: getattr(sentence, name) for name in COLUMNS} | {"length": length}
+    return {name: getattr(sentence, name) for name in OF_SENTENCES} | {"length": length}
 
 
 def _row_without_tokens(length: int) -> dict:
-    return {name: [] for name in COLUMNS} | {"length": length}
+    return {name: [] for name in OF_SENTENCES} | {"length": length}

@@ -8,31 +8,22 @@ Words beside punctuation and at the ends of sentences behave like words at the e
 Raw text is enough. It is counted once, when it is read.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
-from datasets import Dataset, IterableDataset
-from datasets.fingerprint import Hasher
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2.text_files import write_aside
-from pretraining.corpus import CHARACTERS_PER_TOKEN, rules_of_reading, sentences_of
-from pretraining.options import DataOptions
-from tokenization_fast_r2d2.language import are_marks
-from tokenization_fast_r2d2.reading import sentences_to_parse
+from pretraining.corpus import Corpus
 
 Kind = TypeVar("Kind")
 COUNTS_FILE = "unit_counts.safetensors"
-LINES_PER_BATCH = 50_000  # many, because every batch is a row of the cache that is three vocabularies long
 
 
 @dataclass(frozen=True)
@@ -95,53 +86,9 @@ def log_share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.log((part + 1) / (whole + 1 / share)).astype(np.float32)
 
 
-def count_units(sentences: list[str], tokenizer: PreTrainedTokenizerBase, keep_punctuation: bool) -> UnitCounts:
-    """Count the units of a text.
-
-    Args:
-        sentences: with their punctuation.
-        keep_punctuation: whether the model sees punctuation. If it does, marks between units count as units of their
-            own. If not, they only bound other units.
-    """
-    tokens, is_first, is_mark = _tokens(sentences, tokenizer)
-    # `roll` moves the last mark to the first token, which begins a unit anyway.
-    begins = is_first | is_mark | np.roll(is_mark, 1)
-    ends = np.roll(begins, -1)
-    counted = np.ones_like(is_mark) if keep_punctuation else ~is_mark
-    return UnitCounts(*(
-        np.bincount(tokens[chosen], minlength=len(tokenizer)) for chosen in (counted, counted & begins, counted & ends)
-    ))  # fmt: skip
-
-
-def _tokens(sentences: list[str], tokenizer: PreTrainedTokenizerBase) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All tokens in one array, and whether each begins a sentence, and whether it is a mark between units."""
-    read = sentences_to_parse(tokenizer, sentences)
-    ids = [sentence.input_ids for sentence in read]
-    marks = (np.array(are_marks(sentence.words))[sentence.word_ids] for sentence in read)
-    firsts = ([place == 0 for place in range(len(row))] for row in ids)
-    flat = itertools.chain.from_iterable
-    return (
-        np.fromiter(flat(ids), np.int64),
-        np.fromiter(flat(firsts), np.bool_),
-        np.fromiter(flat(marks), np.bool_),
-    )
-
-
-def count_corpus(texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> UnitCounts:
-    """Count the lines of `read_texts`, with a cache of `datasets`; of a stream, only its beginning."""
-    count = partial(_count_lines, tokenizer=tokenizer, data=data)
-    if data.streaming:
-        rows = count({"text": [line["text"] for line in itertools.islice(texts, data.shuffle_buffer)]})
-    else:
-        cache_key = [*rules_of_reading(texts, tokenizer, data), "units"]
-        rows = texts.map(
-            count, batched=True, batch_size=LINES_PER_BATCH, num_proc=data.num_proc, remove_columns=texts.column_names,
-            new_fingerprint=Hasher.hash(cache_key), desc="count units",
-        )[:]  # fmt: skip
-    return UnitCounts(*(np.sum(rows[name], axis=0, dtype=np.int64) for name in ("occurrences", "begins", "ends")))
-
-
-def _count_lines(batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> dict[str, list]:
-    limit = CHARACTERS_PER_TOKEN * data.max_length
-    sentences = [sentence for sentence in sentences_of(batch["text"], data) if len(sentence) <= limit]
-    return {name: [counts] for name, counts in vars(count_units(sentences, tokenizer, data.keep_punctuation)).items()}
+def count_units(corpus: Corpus, vocab_size: int) -> UnitCounts:
+    """Count the units of a text. If the model sees punctuation, a mark is a unit of its own. If not, marks only bound
+    other units."""
+    tokens, begins = corpus.token_ids(), corpus.are_unit_begins()
+    ends = np.roll(begins, -1)  # the last token ends a unit, since the first begins one
+    return UnitCounts(*(np.bincount(part, minlength=vocab_size) for part in (tokens, tokens[begins], tokens[ends])))

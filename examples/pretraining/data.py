@@ -23,7 +23,7 @@ from pretraining.corpus import (
     sentences_of_texts,
     tokenize_corpus,
 )
-from pretraining.count_teacher import UnitCounts, count_corpus
+from pretraining.count_teacher import UnitCounts, count_units
 from pretraining.count_vectors import CountVectors, count_vectors
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import final_config, make_model, make_tokenizer, size_of_count_vectors
@@ -123,7 +123,9 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             make_model(tokenizer, options.model)  # wrong options must show before a folder is made
             make_run_folder(folder, settings, tokenizer)
         needs_counts = data.treebank or options.needs_counts
-        counts = read_counts(folder, texts, tokenizer, data, accelerator.is_main_process) if needs_counts else None
+        counts = None
+        if needs_counts:
+            counts = read_counts(folder, corpus, texts, tokenizer, data, accelerator.is_main_process)
         vectors = read_count_vectors(folder, corpus, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
         raise ValueError(f"some machine does not see {folder}; --output_dir must be on a disk that all machines share")
@@ -176,12 +178,20 @@ def _is_unfinished(path: Path) -> bool:
 
 
 def read_counts(
-    folder: Path, texts: Dataset | IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions, is_main: bool
+    folder: Path,
+    corpus: Corpus | None,
+    texts: Dataset | IterableDataset,
+    tokenizer: PreTrainedTokenizerBase,
+    data: DataOptions,
+    is_main: bool,
 ) -> UnitCounts:
-    """The counts in the run's folder, or new ones, which the main process saves."""
+    """The counts in the run's folder, or new ones, which the main process saves; of a stream, only of its beginning."""
     counts = UnitCounts.load(folder) if folder.exists() else None
     if counts is None:
-        counts = count_corpus(texts, tokenizer, data)
+        if corpus is None:
+            beginning = Dataset.from_list(list(itertools.islice(texts, data.shuffle_buffer)))
+            corpus = tokenize_corpus(beginning, tokenizer, data)
+        counts = count_units(corpus, len(tokenizer))
         if is_main:
             counts.save(folder)
     return counts

@@ -6,11 +6,13 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pretraining.corpus import read_texts
-from pretraining.count_teacher import CountTeacher, UnitCounts, count_corpus, count_units
+from pretraining.corpus import tokenize_corpus
+from pretraining.count_teacher import CountTeacher, UnitCounts, count_units
+from pretraining.data import read_counts
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import train_tokenizer
 
@@ -36,15 +38,22 @@ def slow_counts(sentences, tokenizer, keep_punctuation):
     return [[counter[token] for token in range(len(tokenizer))] for counter in counts]
 
 
+def counts_of(lines, tokenizer, keep_punctuation=False, max_length=200):
+    data = DataOptions(["lines"], keep_punctuation=keep_punctuation, max_length=max_length)
+    return count_units(tokenize_corpus(Dataset.from_dict({"text": lines}), tokenizer, data), len(tokenizer))
+
+
 @given(SENTENCES, st.booleans())
 def test_counts_are_those_of_the_units_between_marks(tokenizer, sentences, keep_punctuation):
-    counts = count_units([" ".join(words) for words in sentences], tokenizer, keep_punctuation)
+    lines = ["the cat", *(" ".join(words) for words in sentences)]  # a corpus has a sentence with words
+    sentences = [["the", "cat"], *sentences]
+    counts = counts_of(lines, tokenizer, keep_punctuation)
     assert [part.tolist() for part in vars(counts).values()] == slow_counts(sentences, tokenizer, keep_punctuation)
 
 
 def parts_of(text, tokenizer):
     """Tokens that begin a unit and that end one."""
-    counts = count_units([text], tokenizer, keep_punctuation=False)
+    counts = counts_of([text], tokenizer)
     return [set(tokenizer.convert_ids_to_tokens(np.flatnonzero(part))) for part in (counts.begins, counts.ends)]
 
 
@@ -82,16 +91,17 @@ def test_scores_are_log_shares_less_the_skew(seed, seq_len, skew):
             assert scored[k] == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_corpus_is_counted_before_punctuation_is_taken_out(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    lines = ["the cat , and the man sleeps .", "the house"] * 3
-    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-    expected = count_units(lines, tokenizer, keep_punctuation=False)
-    assert expected.ends[tokenizer.convert_tokens_to_ids("cat")] == 3
-    for more in ({}, {"num_proc": 2}, {"streaming": True}):
-        data = DataOptions([str(tmp_path / "text.txt")], keep_punctuation=False, **more)
-        found = count_corpus(read_texts(data), tokenizer, data)
-        assert all(map(np.array_equal, vars(found).values(), vars(expected).values()))
+def test_sentences_that_are_too_long_are_not_counted(tokenizer):
+    one, both = (counts_of(lines, tokenizer, max_length=3) for lines in (["a cat"], ["a cat", "the man saw , a house"]))
+    assert all(map(np.array_equal, vars(one).values(), vars(both).values()))
+
+
+def test_of_a_stream_the_beginning_is_counted(tokenizer, tmp_path):
+    lines = ["the cat , and the man sleeps .", "the house", "a dog"]
+    data = DataOptions(["lines"], keep_punctuation=False, streaming=True, shuffle_buffer=2)
+    stream = Dataset.from_dict({"text": lines}).to_iterable_dataset()
+    found = read_counts(tmp_path / "run", None, stream, tokenizer, data, is_main=False)
+    assert all(map(np.array_equal, vars(found).values(), vars(counts_of(lines[:2], tokenizer)).values()))
 
 
 def test_counts_are_read_as_they_were_saved(tmp_path):
