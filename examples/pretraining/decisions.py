@@ -64,11 +64,12 @@ class Profile:
             found = list(sentence[first:last]) if is_unspaced else [sentence[first:last]]
             self.unspaced += len(found) if is_unspaced else 0
             words += found
-        marks = are_marks(words)
-        inside = [word for word, is_mark in zip(words[1:], marks[1:], strict=True) if not is_mark]
+        marked = zip(words, are_marks(words), strict=True)
+        pairs = [(word, is_mark) for word, is_mark in marked if is_mark or any(map(str.isalnum, word))]  # no symbols
+        inside = [word for word, is_mark in pairs[1:] if not is_mark]
         number, of = self.capitals
         self.capitals = number + sum(map(begins_name, inside)), of + len(inside)
-        units = itertools.groupby(zip(words, marks, strict=True), lambda pair: pair[1])
+        units = itertools.groupby(pairs, lambda pair: pair[1])
         units = [[word.lower() for word, _ in unit] for is_mark, unit in units if not is_mark]
         self.begins.update(unit[0] for unit in units)
         self.ends.update(unit[-1] for unit in units)

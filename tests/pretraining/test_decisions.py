@@ -42,6 +42,13 @@ def test_function_words_tell_which_way_a_language_branches(tmp_path, is_last, si
     assert len(warnings) == 1 and warnings[0].startswith("the corpus has only about")
 
 
+def test_symbols_are_no_words():
+    with_symbols, without = Profile(), Profile()
+    with_symbols.add("| the cat + the dog | = 3 $ ,")
+    without.add("the cat the dog 3 ,")
+    assert with_symbols == without
+
+
 def test_a_language_that_mixes_both_has_no_skew(tmp_path):
     mixed = corpus(tmp_path, lambda chance: sentence(chance, is_last=chance.random() < 0.5))
     assert abs(float(decided(mixed)[0]["counts_skew"])) < 0.2
