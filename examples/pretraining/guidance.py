@@ -8,13 +8,17 @@ import torch
 from torch import Tensor
 
 from modeling_fast_r2d2.embedding import evaluation
+from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
 from modeling_fast_r2d2.inputs import split_bonus
+from modeling_fast_r2d2.parser import span_nesting
 from pretraining.count_teacher import CountTeacher
 from pretraining.count_vectors import CountVectors
 from pretraining.encoded import Guidance
 from pretraining.recipe import Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_split_signs
+
+WITHIN_WORDS, BEYOND_NOISE = 1000.0, 30.0  # nats
 
 
 @dataclass
@@ -68,6 +72,8 @@ class Guide:
         share = settings.effective_counts_share
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
         chart_scores = scores(scorer) + bonus if scorer else None
+        if settings.chart_scores == "minimum_risk":
+            chart_scores = minimum_risk_scores(chart_scores, batch)
         chart_rows = choice_scores = None
         if 0 < share < 1:
             by_counts = (torch.rand(len(signs)) < share).to(signs.device)
@@ -99,6 +105,23 @@ class Guide:
 
 def _scorer_without_counts(settings: Settings) -> str | None:
     """The scorer of charts that are not pruned by counts; None if the model's own forward pass prunes them."""
-    if settings.chart_scores == "snapshot":
+    if settings.chart_scores in ("snapshot", "minimum_risk"):
         return "snapshot"
     return "parser" if settings.bounds_bonus or settings.names_bonus or settings.skew else None
+
+
+def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """Scores whose best tree is the tree of minimum risk under the distribution of the given ones.
+
+    Args:
+        scores: ``(batch, seq_len - 1)`` float32.
+        batch: its words are kept whole if it has ``atom_spans``.
+
+    Returns:
+        Scores that differ so much within a tree that the noise of training changes nothing.
+    """
+    lengths = batch["attention_mask"].sum(1)
+    if "atom_spans" in batch:
+        scores = scores - WITHIN_WORDS * span_nesting(batch["atom_spans"], scores.shape[1])
+    spans = minimum_risk_trees(span_posteriors(scores, lengths), lengths).to(scores)
+    return BEYOND_NOISE * (spans[..., 1] - spans[..., 0])  # a span is wider than those in it

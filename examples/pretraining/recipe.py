@@ -26,7 +26,7 @@ import yaml
 MAX_STAGES = 1000  # each "times" counts
 ALLOWED_WORDS = {
     "encoding": ("chart", "forced"),
-    "chart_scores": ("parser", "snapshot", "counts", "mixed"),
+    "chart_scores": ("parser", "snapshot", "minimum_risk", "counts", "mixed"),
     "choice_scores": ("counts", "snapshot"),
 }
 
@@ -37,8 +37,9 @@ class Settings:
 
     Attributes:
         chart_scores: the scores that prune the charts: of the ``"parser"``; of a ``"snapshot"``, the parser as it was
-            when the stage began; ``"counts"`` (of `count_teacher`); or ``"mixed"``, counts for a share of the sentences
-            and the parser's for the others. The model's noise is added to all.
+            when the stage began; of the snapshot's trees of ``"minimum_risk"``; ``"counts"`` (of `count_teacher`); or
+            ``"mixed"``, counts for a share of the sentences and the parser's for the others. The model's noise is added
+            to all, and changes nothing for those of minimum risk.
         counts_share: the share of counts if they are ``"mixed"``, 0 to 1.
         choice_loss: weight of a cross entropy between the encoder's choice among a cell's candidates and the candidate
             that ``choice_scores`` split first. It is a mean over cells of two or more candidates.
@@ -102,7 +103,7 @@ class Settings:
 
     @property
     def needs_snapshot(self) -> bool:
-        return "snapshot" in (self.chart_scores, self.choice_scores)
+        return self.chart_scores in ("snapshot", "minimum_risk") or self.choice_scores == "snapshot"
 
 
 PAPER_SETTINGS = Settings()

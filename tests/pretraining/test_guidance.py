@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from modeling_fast_r2d2 import BinaryTree
+from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
 from pretraining.count_teacher import CountTeacher, UnitCounts
 from pretraining.encoded import Guidance
-from pretraining.guidance import CollatorWithSplitSigns, Guide
+from pretraining.guidance import CollatorWithSplitSigns, Guide, minimum_risk_scores
 from pretraining.recipe import Ramp, Settings, Stage
 
 TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False,
@@ -96,6 +100,33 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]
     for row in range(len(mixed)):
         assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))
+
+
+@given(st.integers(0, 99), st.lists(st.integers(1, 7), min_size=1, max_size=3))
+def test_the_best_tree_of_the_scores_of_minimum_risk_is_that_of_the_consensus(seed, lengths):
+    torch.manual_seed(seed)
+    scores = 2 * torch.randn(len(lengths), max(lengths) - 1)
+    batch = {"attention_mask": (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()}
+    expected = minimum_risk_trees(span_posteriors(scores, torch.tensor(lengths)), torch.tensor(lengths))
+    noise = 10 * torch.rand(scores.shape)
+    for row, length in enumerate(lengths):
+        found = BinaryTree.from_split_scores((minimum_risk_scores(scores, batch) + noise)[row, : length - 1].tolist())
+        assert found == BinaryTree.from_spans(expected[row])
+
+
+def test_trees_of_minimum_risk_keep_words_whole():
+    batch = {"attention_mask": torch.ones(1, 6, dtype=torch.long), "atom_spans": torch.tensor([[[1, 3], [-1, -1]]])}
+    apart = torch.tensor([[0.0, 9.0, 0.0, 0.0, 0.0]])
+    tree = BinaryTree.from_split_scores(minimum_risk_scores(apart, batch)[0].tolist())
+    assert (1, 3) in tree.spans and (2, 3) in tree.spans
+
+
+def test_charts_of_minimum_risk_come_from_the_snapshot_with_its_bonus(guided, tiny_model):
+    guide = Guide(None, tiny_model.eval())
+    guide.take_snapshot()
+    with_bonus = asked(guide, Settings("snapshot", bounds_bonus=6), guided)["chart_scores"]
+    found = asked(guide, Settings("minimum_risk", bounds_bonus=6), guided)["chart_scores"]
+    assert torch.equal(found, minimum_risk_scores(with_bonus, guided)) and not torch.equal(found, with_bonus)
 
 
 def test_names_lower_scores_by_their_bonus(guided, teacher):
