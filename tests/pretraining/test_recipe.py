@@ -102,7 +102,7 @@ def test_without_stages_all_is_the_papers():
         ("stages: [{steps: 3, choice_loss: -1}]", "choice_loss must be >= 0, got -1.0"),
         ("stages: [{steps: 3, choice_loss: {to: 1}}]", "choice_loss must be a value or {from: value, to: value}"),
         ("stages: [{steps: 3, lm_trains_choice: 1}]", "lm_trains_choice must be true or false, got 1"),
-        ("stages: [{steps: 3, chart_scores: guess}]", "chart_scores must be one of parser, snapshot, minimum_risk, counts, mixed"),
+        ("stages: [{steps: 3, chart_scores: guess}]", "must be one of parser, snapshot, minimum_risk, counts, mixed"),
         ("stages: [{steps: 3, chart_scores: mixed}]", "counts_share needs chart_scores: mixed"),
         ("stages: [{steps: 3, counts_share: 0.5}]", "counts_share needs chart_scores: mixed"),
         ("stages: [{steps: 3, height_threshold: 2}]", "height_threshold must be >= 0 and <= 1, got 2.0"),
