@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 class Level(NamedTuple):
@@ -88,19 +89,22 @@ def widest_neighbours(chart: Chart) -> tuple[Tensor, Tensor]:
     return before, after
 
 
-def crossing_candidates(chart: Chart, nesting: Tensor) -> Tensor:
+def crossing_candidates(chart: Chart, nesting: Tensor, is_token: Tensor, device: torch.device) -> Tensor:
     """Candidates that cut into a span constraint although their cell has one that does not.
 
     Args:
-        nesting: ``(num_tokens,)`` long, flat, number of span constraints around each split point.
+        chart: on the host, like the other tensors.
+        nesting: ``(batch, seq_len - 1)`` long, the number of span constraints around each split point.
+        is_token: ``(batch, seq_len)`` bool.
 
     Returns:
-        ``(num_cells, window)`` bool. Constrained split points merge first, so a cell that reaches beyond a constraint
-        always has a candidate outside it; without the crossing ones, its trees keep every constraint whole.
+        ``(num_cells, window)`` bool, on the device. Constrained split points merge first, so a cell that reaches beyond
+        a constraint always has a candidate outside it; without the others, its trees keep every constraint whole.
     """
-    is_candidate = chart.splits >= 0
-    depth = nesting[chart.splits.clamp(min=0)].masked_fill(~is_candidate, torch.iinfo(torch.long).max)
-    return is_candidate & (depth > depth.amin(1, keepdim=True))
+    flat_nesting, is_candidate = F.pad(nesting, (0, 1))[is_token], chart.splits >= 0
+    depth = flat_nesting[chart.splits.clamp(min=0)].masked_fill(~is_candidate, torch.iinfo(torch.long).max)
+    [crossing] = to_device([(is_candidate & (depth > depth.amin(1, keepdim=True))).long()], device)
+    return crossing.bool()
 
 
 def candidate_places(chart: Chart) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils.generic import can_return_tuple
 
@@ -220,7 +219,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             chart = plan_tree(ranks, lengths).to(device)
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
         planned = plan_chart(ranks, lengths, config.window_size, reachable_only)
-        chart, forbidden = planned.to(device), self._forbidden(batch, planned)
+        chart, forbidden = planned.to(device), None
+        if config.constrain_chart and batch.nesting is not None:
+            forbidden = crossing_candidates(planned, batch.nesting, batch.sentences.is_token, device)
         return chart, encode_chart(
             chart, batch.leaves, self.composition, tasks, choice_noise, forbidden, vectors_train_choice
         )
@@ -240,18 +241,6 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             is_bad_row = torch.zeros_like(chart.offsets, dtype=torch.bool).index_fill(0, rows, True)
             remedy = "all weights are finite, so its numbers are too large; use torch.float32 or torch.bfloat16"
             refuse_rows(is_bad_row, f"NaN or infinity in its vectors ({encoded.nodes.dtype})", remedy)
-
-    def _forbidden(self, batch: EmbeddedBatch, planned: Chart) -> Tensor | None:
-        """``(num_cells, window)`` bool: candidates that break a span constraint, if the chart must keep constraints.
-
-        Args:
-            planned: on the host.
-        """
-        if not self.config.constrain_chart or batch.nesting is None:
-            return None
-        flat_nesting = F.pad(batch.nesting, (0, 1))[batch.sentences.is_token]
-        [forbidden] = to_device([crossing_candidates(planned, flat_nesting).long()], batch.leaves.device)
-        return forbidden.bool()
 
     def output_fields(
         self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, with_constituents: bool = True
