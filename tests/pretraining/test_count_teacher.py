@@ -38,8 +38,8 @@ def slow_counts(sentences, tokenizer, keep_punctuation):
     return [[counter[token] for token in range(len(tokenizer))] for counter in counts]
 
 
-def counts_of(lines, tokenizer, keep_punctuation=False, max_length=200):
-    data = DataOptions(["lines"], keep_punctuation=keep_punctuation, max_length=max_length)
+def counts_of(lines, tokenizer, keep_punctuation=False, max_length=200, num_proc=None):
+    data = DataOptions(["lines"], keep_punctuation=keep_punctuation, max_length=max_length, num_proc=num_proc)
     return count_units(tokenize_corpus(Dataset.from_dict({"text": lines}), tokenizer, data), len(tokenizer))
 
 
@@ -94,6 +94,13 @@ def test_scores_are_log_shares_less_the_skew(seed, seq_len, skew):
 def test_sentences_that_are_too_long_are_not_counted(tokenizer):
     one, both = (counts_of(lines, tokenizer, max_length=3) for lines in (["a cat"], ["a cat", "the man saw , a house"]))
     assert all(map(np.array_equal, vars(one).values(), vars(both).values()))
+
+
+def test_two_processes_count_what_one_does(tokenizer):
+    lines = ["the cat , and the man sleeps .", "the house"] * 3
+    one, two = (counts_of(lines, tokenizer, num_proc=number) for number in (None, 2))
+    assert one.ends[tokenizer.convert_tokens_to_ids("cat")] == 3
+    assert all(map(np.array_equal, vars(one).values(), vars(two).values()))
 
 
 def test_of_a_stream_the_beginning_is_counted(tokenizer, tmp_path):
