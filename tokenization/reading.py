@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -268,16 +269,16 @@ def _joined(words: Sequence[str]) -> list[Span]:
 
 def _set_marks_aside(whole: ReadSentence) -> ReadSentence:
     """The sentence without the words that are nothing but punctuation; a genitive's apostrophe stays."""
-    is_kept = ~np.array(are_marks(whole.words))
-    if is_kept.all() or not is_kept.any():
+    is_kept = [not is_mark for is_mark in are_marks(whole.words)]
+    if all(is_kept) or not any(is_kept):
         return whole
-    new_number = np.cumsum(is_kept) - 1  # of each kept word, from 0
+    kept_so_far = list(itertools.accumulate(map(int, is_kept)))  # through each word
     words, marks = _parted(whole.words, is_kept)
     word_offsets, mark_offsets = _parted(whole.word_offsets, is_kept)
-    places = (new_number[~is_kept] + 1).tolist()
+    _, places = _parted(kept_so_far, is_kept)
     pieces = [piece for piece, word in enumerate(whole.word_ids) if is_kept[word]]
     ids, offsets = [whole.input_ids[piece] for piece in pieces], [whole.piece_offsets[piece] for piece in pieces]
-    word_ids = [int(new_number[whole.word_ids[piece]]) for piece in pieces]
+    word_ids = [kept_so_far[whole.word_ids[piece]] - 1 for piece in pieces]
     after_bounds = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}
     bounds = [k for k in range(len(ids) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in after_bounds]
     return ReadSentence(
@@ -285,7 +286,6 @@ def _set_marks_aside(whole: ReadSentence) -> ReadSentence:
     )
 
 
-def _parted(items: Sequence[Item], is_kept: np.ndarray) -> tuple[list[Item], list[Item]]:
+def _parted(items: Sequence[Item], is_kept: Sequence[bool]) -> tuple[list[Item], list[Item]]:
     """The kept items and the others."""
-    rows = list(zip(items, is_kept, strict=True))
-    return [item for item, keep in rows if keep], [item for item, keep in rows if not keep]
+    return list(itertools.compress(items, is_kept)), list(itertools.compress(items, map(operator.not_, is_kept)))
