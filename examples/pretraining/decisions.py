@@ -100,7 +100,7 @@ def decide(options: Options) -> tuple[Options, list[str]]:
         The options with their decisions, in which names and length are applied to model and stages; and warnings.
 
     Raises:
-        ValueError: as `read_texts`, and for a corpus from which no tree can be learnt.
+        ValueError: as `read_texts`, for a corpus from which no tree can be learnt, and if no stage is left.
     """
     data = options.data
     asked = [name for name in DECIDED if getattr(data, name) == AUTO]
@@ -119,8 +119,12 @@ def decide(options: Options) -> tuple[Options, list[str]]:
 
 
 def apply_to_stages(options: Options) -> Options:
-    """The options with stages of their ``length``, and without any bonus for names if they are not to be used."""
-    factor, stages, model = float(options.data.length), options.stages, options.model
+    """The options with the stages that are for their tokenizer, of their ``length``, and without any bonus for names if
+    they are not to be used."""
+    factor, model, kind = float(options.data.length), options.model, options.data.tokenizer_kind
+    stages = tuple(stage for stage in options.stages if stage.by_character in (None, kind == "character"))
+    if options.stages and not stages:
+        raise ValueError(f"the recipe has no stage for a tokenizer of kind {kind}")
     if factor != 1:
         stages = tuple(replace(stage, tokens=stage.tokens and max(1, round(factor * stage.tokens))) for stage in stages)
     if options.data.names == "no":

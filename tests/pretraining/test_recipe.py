@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pretrain import parse_options
 
+from pretraining.decisions import apply_to_stages
 from pretraining.recipe import Plan, Ramp, Settings, Stage, read_recipe
 
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
@@ -85,13 +86,14 @@ def test_without_stages_all_is_the_papers():
         ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
         ("stages: [{steps: 3, times: 0}]", "times must be a whole number >= 1 and <= 1,000, got 0"),
         ("stages: [{steps: 3, times: 1_001}]", "times must be a whole number >= 1 and <= 1,000, got 1001"),
+        ("stages: [{steps: 3, by_character: 1}]", "by_character must be true or false, got 1"),
         ("stages: [&a {steps: 3, times: 600}, *a]", "a recipe has at most 1,000 stages; there are more up to stage 2"),
         ("stages: " + "[" * 3000 + "]" * 3000, "no recipe could be read"),
         ("options: {size: 2026-99-99}", "no recipe could be read"),
         ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
         (
             "stages: [{steps: 3}, {steps: 3, window: 2}]",
-            "stage 2: a stage has no window; there are bounds_bonus, chart_scores",
+            "stage 2: a stage has no window; there are bounds_bonus, by_character",
         ),
         ("stages: [{steps: 3, window_size: 2.5}]", "window_size must be a whole number, got 2.5"),
         ("stages: [{steps: 3, window_size: true}]", "window_size must be a whole number, got True"),
@@ -156,7 +158,10 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     english, any_language = (yaml.safe_load(path.read_text(encoding="utf-8"))["options"] for path in paths)
     given = ["--corpus", "mine.txt", "--output_dir", "out"]
     of_english, of_any = (parse_options(["--recipe", str(path), *given]).stages for path in paths)
-    assert [stage.values.get("skew") for stage in of_any] == [None] + [0.05] * (len(of_english) - 1)
+    assert [stage.values.get("skew") for stage in of_any] == [None] + [0.05] * (len(of_any) - 1)
+    by_character = [stage.name for stage in of_any if stage.by_character in (None, True)]
+    assert by_character == ["fit", "copy", "refine", "distil 1", "distil 2", "settle", "close"]
+    of_any = [replace(stage, by_character=None) for stage in of_any]
     plain = [{name: value for name, value in stage.values.items() if name != "skew"} for stage in of_any]
     assert tuple(replace(stage, values=values) for stage, values in zip(of_any, plain, strict=True)) == of_english
     theirs = {"corpus", "corpus_config", "clean_wikitext", "word_rule"}
@@ -164,6 +169,20 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     assert english.keys() - any_language.keys() == theirs and {any_language[name] for name in decided} == {"auto"}
     same = english.keys() & any_language.keys() - decided - {"sentence_rule"}
     assert {name: any_language[name] for name in same} == {name: english[name] for name in same}
+
+
+def test_a_stage_can_be_for_characters_or_for_words_alone(tmp_path):
+    text = """
+    options: {{corpus: [mine.txt], sentence_rule: line, tokenizer_kind: {}}}
+    stages: [{{steps: 1}}, {{steps: 2, by_character: true}}, {{steps: 3, times: 2, by_character: false}}]
+    """
+    for kind, steps in [("character", [1, 2]), ("wordpiece", [1, 3, 3]), ("word", [1, 3, 3])]:
+        (tmp_path / "recipe.yaml").write_text(text.format(kind), encoding="utf-8")
+        options = parse_options(["--recipe", str(tmp_path / "recipe.yaml"), "--output_dir", str(tmp_path)])
+        assert [stage.steps for stage in apply_to_stages(options).stages] == steps
+    other = replace(options, stages=options.stages[1:2])
+    with pytest.raises(ValueError, match="no stage for a tokenizer of kind word"):
+        apply_to_stages(other)
 
 
 def test_a_stage_can_come_several_times(tmp_path):
