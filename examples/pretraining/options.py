@@ -284,7 +284,10 @@ class Options:
         return plain | ({"stages": self._plain_stages()} if self.stages else {})
 
     def _plain_stages(self) -> list[dict]:
-        return json.loads(json.dumps([asdict(stage) for stage in self.stages]))
+        stages = [asdict(stage) for stage in self.stages]
+        for stage in stages:
+            del stage["by_character"]  # it has decided which stages there are
+        return json.loads(json.dumps(stages))
 
 
 def _check_number_or_auto(name: str, value: str, least: float) -> None:
