@@ -122,7 +122,7 @@ def apply_to_stages(options: Options) -> Options:
     """The options with the stages that are for their tokenizer, of their ``length``, and without any bonus for names if
     they are not to be used."""
     factor, model, kind = float(options.data.length), options.model, options.data.tokenizer_kind
-    stages = tuple(stage for stage in options.stages if stage.by_character in (None, kind == "character"))
+    stages = tuple(stage for stage in options.stages if stage.by_character or kind != "character")
     if options.stages and not stages:
         raise ValueError(f"the recipe has no stage for a tokenizer of kind {kind}")
     if factor != 1:

@@ -11,7 +11,7 @@ stages:                       # without stages, the options alone describe the r
     tokens: 1_000_000
     window_size: 3            # what a stage does not set is as in the options or in the paper
     times: 2                  # two such stages, one after the other
-    by_character: false       # left out if the tokenizer is by character; true: left out if it is not
+    by_character: false       # left out if the tokenizer is by character
 """
 
 import bisect
@@ -128,7 +128,7 @@ class Stage:
 
     Attributes:
         values: settings that differ from the defaults: a value, or a `Ramp` of numbers.
-        by_character: whether the stage is for tokenizers by character or for the others; None for all.
+        by_character: whether the stage is also for tokenizers by character.
 
     Raises:
         ValueError: for lengths and settings that are not possible.
@@ -138,14 +138,14 @@ class Stage:
     steps: int | None = None
     tokens: int | None = None
     values: dict[str, object] = field(default_factory=dict)
-    by_character: bool | None = None
+    by_character: bool = True
 
     def __post_init__(self):
         lengths = [length for length in (self.steps, self.tokens) if length is not None]
         if len(lengths) != 1 or type(lengths[0]) is not int or lengths[0] < 1:
             raise ValueError(f"a stage has either steps or tokens, a whole number >= 1; got "
                              f"steps {self.steps!r} and tokens {self.tokens!r}")  # fmt: skip
-        if not isinstance(self.by_character, bool | None):
+        if not isinstance(self.by_character, bool):
             raise ValueError(f"by_character must be true or false, got {self.by_character!r}")
         for name, value in self.values.items():
             _check_setting(name, value)
@@ -272,7 +272,7 @@ def _read_stage(content: object, number: int) -> list[Stage]:
             raise ValueError(f"times must be a whole number >= 1 and <= {MAX_STAGES:,}, got {times!r}")
         values = {name: _read_value(name, value) for name, value in content.items() if name in TYPES}
         names = [str(name or number)] if times == 1 else [f"{name or number} {time}" for time in range(1, times + 1)]
-        steps, tokens, by_character = (content.get(key) for key in ("steps", "tokens", "by_character"))
+        steps, tokens, by_character = content.get("steps"), content.get("tokens"), content.get("by_character", True)
         return [Stage(name, steps, tokens, values, by_character) for name in names]
     except ValueError as error:
         raise ValueError(f"stage {number}{f' ({name})' if name else ''}: {error}") from error

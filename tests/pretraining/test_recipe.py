@@ -159,9 +159,9 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     given = ["--corpus", "mine.txt", "--output_dir", "out"]
     of_english, of_any = (parse_options(["--recipe", str(path), *given]).stages for path in paths)
     assert [stage.values.get("skew") for stage in of_any] == [None] + [0.05] * (len(of_any) - 1)
-    by_character = [stage.name for stage in of_any if stage.by_character in (None, True)]
+    by_character = [stage.name for stage in of_any if stage.by_character]
     assert by_character == ["fit", "copy", "refine", "distil 1", "distil 2", "settle", "close"]
-    of_any = [replace(stage, by_character=None) for stage in of_any]
+    of_any = [replace(stage, by_character=True) for stage in of_any]
     plain = [{name: value for name, value in stage.values.items() if name != "skew"} for stage in of_any]
     assert tuple(replace(stage, values=values) for stage, values in zip(of_any, plain, strict=True)) == of_english
     theirs = {"corpus", "corpus_config", "clean_wikitext", "word_rule"}
@@ -171,18 +171,18 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     assert {name: any_language[name] for name in same} == {name: english[name] for name in same}
 
 
-def test_a_stage_can_be_for_characters_or_for_words_alone(tmp_path):
+def test_a_stage_can_be_left_out_by_character(tmp_path):
     text = """
     options: {{corpus: [mine.txt], sentence_rule: line, tokenizer_kind: {}}}
     stages: [{{steps: 1}}, {{steps: 2, by_character: true}}, {{steps: 3, times: 2, by_character: false}}]
     """
-    for kind, steps in [("character", [1, 2]), ("wordpiece", [1, 3, 3]), ("word", [1, 3, 3])]:
+    for kind, steps in [("character", [1, 2]), ("wordpiece", [1, 2, 3, 3]), ("word", [1, 2, 3, 3])]:
         (tmp_path / "recipe.yaml").write_text(text.format(kind), encoding="utf-8")
         options = parse_options(["--recipe", str(tmp_path / "recipe.yaml"), "--output_dir", str(tmp_path)])
         assert [stage.steps for stage in apply_to_stages(options).stages] == steps
-    other = replace(options, stages=options.stages[1:2])
-    with pytest.raises(ValueError, match="no stage for a tokenizer of kind word"):
-        apply_to_stages(other)
+    characters = replace(options, data=replace(options.data, tokenizer_kind="character"), stages=options.stages[2:])
+    with pytest.raises(ValueError, match="no stage for a tokenizer of kind character"):
+        apply_to_stages(characters)
 
 
 def test_a_stage_can_come_several_times(tmp_path):
