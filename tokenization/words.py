@@ -1,5 +1,6 @@
 """Sentences as token ids, with the words that the tokens belong to."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -112,7 +113,7 @@ def tokenize_sentences(
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length must be >= 1, got {max_length}")
     checked = list(checked_sentences(sentences, is_split_into_words))
-    encoded = _encode(tokenizer, checked, max_length, is_split_into_words)
+    encoded = (_encode_words if is_split_into_words else _encode)(tokenizer, checked, max_length)
     _fill_empty(encoded, tokenizer.unk_token, tokenizer.unk_token_id)
     return encoded | {"atom_spans": [word_spans(word_ids) for word_ids in encoded["word_ids"]]}
 
@@ -143,7 +144,7 @@ def words_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> 
 
 def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[list[Span]]:
     """Where the tokenizer's own words are in stretches of a script without blanks: characters, as a rule."""
-    encoded = _encode(tokenizer, stretches, None, is_split=False)
+    encoded = _encode(tokenizer, stretches, None)
     return [list(_extents(*row).values()) for row in zip(encoded["word_ids"], encoded["offsets"], strict=True)]
 
 
@@ -153,13 +154,8 @@ def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[S
     Raises:
         ValueError: as `checked_sentences` does for lists of words.
     """
-    tokens = list({token for sentence in checked_sentences(sentences, True) for token in sentence})
-    if not tokens:
-        return set()
-    with tokenizer_errors():
-        encoded = tokenizer(tokens, is_split_into_words=True, add_special_tokens=False, verbose=False)
-    seen = {tokens[word] for word in encoded.word_ids() if word is not None}
-    return {token for token in seen if token.strip()}
+    pieces = _pieces_of_words(tokenizer, checked_sentences(sentences, True))
+    return {token for token, (ids, _) in pieces.items() if ids and token.strip()}
 
 
 def replace_dropped_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -171,27 +167,59 @@ def replace_dropped_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequenc
     return [[word if word in known else unknown for word in sentence] or [unknown] for sentence in sentences]
 
 
-def _encode(
-    tokenizer: PreTrainedTokenizerBase, sentences: list[Any], max_length: int | None, is_split: bool
-) -> dict[str, list[Any]]:
-    if not sentences:  # tokenizers do not take an empty list
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str], max_length: int | None) -> dict[str, list[Any]]:
+    if not texts:  # tokenizers do not take an empty list
         return {"input_ids": [], "word_ids": [], "words": [], "offsets": []}
     with tokenizer_errors():
         encoded = tokenizer(
-            sentences, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True,
-            verbose=False, is_split_into_words=is_split, truncation=max_length is not None, max_length=max_length,
+            texts, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True, verbose=False,
+            truncation=max_length is not None, max_length=max_length,
         )  # fmt: skip
-    word_ids, offsets = [encoded.word_ids(row) for row in range(len(sentences))], encoded["offset_mapping"]
-    words = [_words(*row, is_split) for row in zip(sentences, word_ids, offsets, strict=True)]
+    word_ids, offsets = [encoded.word_ids(row) for row in range(len(texts))], encoded["offset_mapping"]
+    words = [_words(*row) for row in zip(texts, word_ids, offsets, strict=True)]
     return {"input_ids": encoded["input_ids"], "word_ids": word_ids, "words": words, "offsets": offsets}
 
 
-def _words(sentence: Any, word_ids: list[int], offsets: list[Span], is_split: bool) -> list[str]:
-    """The words that have pieces, in order. In a text, a word goes from its first piece to its last."""
-    extents = _extents(word_ids, offsets)
-    if is_split:
-        return [sentence[word] for word in extents]
-    return [sentence[start:end].strip() for start, end in extents.values()]  # special tokens include blanks around them
+def _words(text: str, word_ids: list[int], offsets: list[Span]) -> list[str]:
+    """The words that have pieces, in order. A word goes from its first piece to its last."""
+    extents = _extents(word_ids, offsets).values()
+    return [text[start:end].strip() for start, end in extents]  # special tokens include blanks around them
+
+
+def _encode_words(
+    tokenizer: PreTrainedTokenizerBase, sentences: list[Sequence[str]], max_length: int | None
+) -> dict[str, list[Any]]:
+    """What a tokenizer makes of lists of words. It divides each word by itself, so once is enough for equal ones."""
+    pieces = _pieces_of_words(tokenizer, sentences)
+    encoded: dict[str, list[Any]] = {"input_ids": [], "word_ids": [], "words": [], "offsets": []}
+    for sentence in sentences:
+        found = [pieces[word] for word in sentence]
+        word_ids = [number for number, (ids, _) in enumerate(found) for _ in ids][:max_length]
+        encoded["input_ids"].append([token_id for ids, _ in found for token_id in ids][:max_length])
+        encoded["word_ids"].append(word_ids)
+        encoded["words"].append([sentence[number] for number in dict.fromkeys(word_ids)])
+        encoded["offsets"].append([offsets for _, of_word in found for offsets in of_word][:max_length])
+    return encoded
+
+
+def _pieces_of_words(
+    tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]
+) -> dict[str, tuple[list[int], list[Span]]]:
+    """For each word of the sentences the ids of its pieces, and where they are in it; none if it is dropped."""
+    words = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
+    pieces: dict[str, tuple[list[int], list[Span]]] = {word: ([], []) for word in words}
+    if not words:
+        return pieces
+    with tokenizer_errors():
+        encoded = tokenizer(
+            words, is_split_into_words=True, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+    of_pieces = encoded["input_ids"], encoded.word_ids(), encoded["offset_mapping"]
+    for token_id, number, offsets in zip(*of_pieces, strict=True):
+        of_word = pieces[words[number]]
+        of_word[0].append(token_id)
+        of_word[1].append(offsets)
+    return pieces
 
 
 def _extents(word_ids: Sequence[int], offsets: Sequence[Span]) -> dict[int, Span]:

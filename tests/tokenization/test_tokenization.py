@@ -11,7 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
 from modeling_fast_r2d2 import FastR2D2Config
@@ -132,6 +133,33 @@ def test_words_stand_as_in_the_text_and_spans_cover_their_pieces(tokenizer):
     assert given_words["words"][0] == ["Well-known", "CATS"]
     i, j = given_words["atom_spans"][0][0]
     assert given_words["word_ids"][0][i : j + 1] == [0] * (j - i + 1)
+
+
+@given(
+    sentences=st.lists(
+        st.lists(st.one_of(st.text(min_size=1, max_size=6), st.sampled_from(" ".join(TEXTS + ODD_TEXTS).split()))),
+        min_size=1, max_size=4,
+    ),
+    max_length=st.one_of(st.none(), st.integers(1, 9)),
+    divide=st.sampled_from([None, pre_tokenizers.Metaspace(prepend_scheme="first"), pre_tokenizers.ByteLevel()]),
+)  # fmt: skip
+def test_lists_of_words_are_encoded_as_the_tokenizer_encodes_each_list(tokenizer, sentences, max_length, divide):
+    if divide:
+        backend = Tokenizer(models.WordLevel({"[UNK]": 0, "▁the": 1, "the": 2, "Ġthe": 3}, "[UNK]"))
+        backend.pre_tokenizer = divide
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", pad_token="[UNK]")
+    sentences = [words for words in sentences if words and "".join(words).strip("\0")] + [["the", "of"]]
+    twin = tokenizer(
+        sentences, is_split_into_words=True, add_special_tokens=False, return_offsets_mapping=True,
+        truncation=max_length is not None, max_length=max_length,
+    )  # fmt: skip
+    encoded = tokenize_sentences(tokenizer, sentences, max_length=max_length, is_split_into_words=True)
+    for row, words in enumerate(sentences):
+        if twin["input_ids"][row]:
+            assert encoded["input_ids"][row] == twin["input_ids"][row]
+            assert encoded["word_ids"][row] == twin.word_ids(row)
+            assert encoded["offsets"][row] == twin["offset_mapping"][row]
+            assert encoded["words"][row] == [words[number] for number in sorted({*twin.word_ids(row)})]
 
 
 def test_empty_sentences_become_unknown_with_one_warning_and_keep_the_count(tokenizer, caplog):
