@@ -1,6 +1,9 @@
 """Tokenizers learnt from raw text: standard fast tokenizers with Fast-R2D2's task tokens."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -23,6 +26,7 @@ KINDS = ("wordpiece", "character", "word")
 # The normalizer turns blank text into this character. No text has it, so no vocabulary knows it, and it becomes [UNK].
 # The normalizer never sees an empty string; `tokenize_sentences` turns that into [UNK].
 NO_TEXT = "\ue000"
+RARE_CHARACTERS = 1e-4  # the share of a text whose characters no piece has
 
 
 def train_tokenizer(
@@ -106,10 +110,11 @@ def _learn_pieces(
     Some trainers number the pieces differently in each run. With sorted pieces, equal vocabularies have equal ids.
     """
     learner, first_pieces = _blank_tokenizer(kind, lowercase), []
+    trainer_class: Any = trainers.WordLevelTrainer
     if kind == "wordpiece":
         sentences = list(sentences)
-        first_pieces = _continuing_characters(learner, sentences)
-    trainer_class = trainers.WordPieceTrainer if kind == "wordpiece" else trainers.WordLevelTrainer
+        alphabet, first_pieces = _characters(learner, sentences)
+        trainer_class = partial(trainers.WordPieceTrainer, initial_alphabet=alphabet, limit_alphabet=len(alphabet))
     trainer = trainer_class(
         vocab_size=vocab_size, min_frequency=min_frequency, show_progress=show_progress,
         special_tokens=[*_added_tokens(), *first_pieces],
@@ -119,18 +124,30 @@ def _learn_pieces(
     return sorted(set(learner.get_vocab()) - {*ALL_SPECIAL_TOKENS, NO_TEXT})
 
 
-def _continuing_characters(tokenizer: Tokenizer, sentences: list[str]) -> list[str]:
-    """The pieces ``##a``, ``##b``, ... of all characters that continue a word, sorted.
+def _characters(tokenizer: Tokenizer, sentences: list[str]) -> tuple[list[str], list[str]]:
+    """The characters that pieces are made of, and the pieces ``##a``, ``##b``, ... of those that continue a word, sorted.
 
-    The trainer numbers these pieces in the order of a hash table, which differs between runs. Of two equally frequent
-    merges it takes the one with the lower numbers, so the vocabulary would differ as well. Pieces that are given to the
-    trainer at the start have fixed numbers, and equal text gives equal vocabularies.
+    The rarest are left out, those of ASCII apart: an encyclopedia has names in every script, and their characters would
+    take a third of 8,000 pieces. A word with one of them is [UNK].
+
+    The trainer numbers continuing pieces in the order of a hash table, which differs between runs. Of two equally
+    frequent merges it takes the one with the lower numbers, so the vocabulary would differ as well. Pieces that are
+    given to the trainer at the start have fixed numbers, and equal text gives equal vocabularies.
     """
-    characters: set[str] = set()
+    numbers: Counter[str] = Counter()
+    continuing: set[str] = set()
     for sentence in sentences:
-        words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(sentence))
-        characters.update(*(word[1:] for word, _ in words))
-    return [f"##{character}" for character in sorted(characters)]
+        for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(sentence)):
+            numbers.update(word)
+            continuing.update(word[1:])
+    left = RARE_CHARACTERS * numbers.total()
+    for character, number in sorted(numbers.items(), key=lambda item: (item[1], item[0])):
+        left -= number
+        if left < 0:
+            break
+        if not character.isascii():
+            del numbers[character]
+    return sorted(numbers), [f"##{character}" for character in sorted(continuing & numbers.keys())]
 
 
 def _added_tokens() -> list[AddedToken]:

@@ -214,6 +214,17 @@ def test_pair_collator_gives_each_pair_two_rows(tokenizer):
     assert batch["labels"].tolist() == [1, 0]
 
 
+def test_rare_characters_take_no_room_in_a_vocabulary():
+    """Those of other scripts; an ASCII character stays, however rare it is."""
+    rare = [chr(code) for code in range(0x5400, 0x5408)]
+    texts = ["the naïve cat sat on the mat " * 7] * 2000 + [f"it {character}{character} 7" for character in rare]
+    vocabulary = train_tokenizer(texts, 200, min_frequency=1, show_progress=False).get_vocab()
+    assert not {*rare, *(f"##{character}" for character in rare)} & vocabulary.keys()
+    assert {"the", "naïve", "cat", "sat", "mat", "7", "##ï"} <= vocabulary.keys()
+    few = train_tokenizer([rare[0] * 3], 200, min_frequency=1, show_progress=False).get_vocab()
+    assert rare[0] in few  # as in a text of that script
+
+
 def test_wikitext_marks_join_their_neighbours_and_unknown_words_are_one_token(tokenizer):
     assert clean_wikitext("a well @-@ known 1 @,@ 200 @.@ 5 <unk>") == "a well-known 1,200.5 [UNK]"
     assert tokenizer.tokenize(clean_wikitext("<unk>")) == ["[UNK]"]
