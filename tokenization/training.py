@@ -125,7 +125,7 @@ def _learn_pieces(
 
 
 def _characters(tokenizer: Tokenizer, sentences: list[str]) -> tuple[list[str], list[str]]:
-    """The characters that pieces are made of, and the pieces ``##a``, ``##b``, ... of those that continue a word, sorted.
+    """The characters that pieces are made of, and the pieces ``##a``, ... of those that continue a word, both sorted.
 
     The rarest are left out, those of ASCII apart: an encyclopedia has names in every script, and their characters would
     take a third of 8,000 pieces. A word with one of them is [UNK].
