@@ -2,9 +2,10 @@
 
     python examples/calibrate.py gold.mrg --checkpoint runs/mine/model --output confidence/
 
-Every second tree, from the first on, tells which ``confidence_scale`` and ``confidence_bias`` suit the parser best:
-they belong into the model's ``config.json``. The other trees tell how good its confidences then are: their expected
-calibration error, and precision and recall of trees without the constituents of which the parser is less sure.
+Every second tree, from the first on, tells which values of ``confidence_scale``, ``confidence_bias``,
+``confidence_pair`` and ``confidence_length`` suit the parser best: they belong into the model's ``config.json``. The
+other trees tell how good its confidences then are: their expected calibration error, and precision and recall of trees
+without the constituents of which the parser is less sure.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from modeling_fast_r2d2.grammar_induction.metrics import inner_spans
 from modeling_fast_r2d2.grammar_induction.systems import baseline_trees
-from modeling_fast_r2d2.parsing.confidence import calibrated, log_odds
+from modeling_fast_r2d2.parsing.confidence import Calibration, features
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from tokenization_fast_r2d2.trees import Span
 
@@ -29,22 +30,21 @@ BINS, POINTS = 10, 100  # of the two curves
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
-def judge(parser: TreeParser, gold: list[LabelledTree]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How sure a parser is of its constituents, which of them are right, and which cross a gold constituent. The others
-    stand where the gold tree is flat.
+def judge(parser: TreeParser, gold: list[LabelledTree]) -> list[np.ndarray]:
+    """How sure a parser is of its constituents, how many words these have, which of them are right, and which cross a
+    gold constituent. The others stand where the gold tree is flat.
 
     Returns:
-        ``(constituents,)`` float64, bool and bool. Whole sentences are left out.
+        ``(constituents,)`` float64, long, bool and bool. Whole sentences are left out.
     """
     parsed = parser([tree.words for tree in gold], is_split_into_words=True)
     rows = [
-        (confidence, span in tree.spans, any(cross(span, other) for other in tree.spans))
+        (confidence, span[1] - span[0] + 1, span in tree.spans, any(cross(span, other) for other in tree.spans))
         for tree, found in zip(gold, parsed, strict=True)
         for span, confidence in zip(found.tree.spans, found.confidences.tolist(), strict=True)
         if span != (0, tree.num_leaves - 1)
     ]
-    confidences, are_right, are_crossing = zip(*rows, strict=True)
-    return np.array(confidences), np.array(are_right), np.array(are_crossing)
+    return [np.array(column) for column in zip(*rows, strict=True)]
 
 
 def cross(one: Span, other: Span) -> bool:
@@ -53,12 +53,13 @@ def cross(one: Span, other: Span) -> bool:
     return first < start <= last < end
 
 
-def fit(probabilities: np.ndarray, are_right: np.ndarray) -> tuple[float, float]:
-    """The scale and the bias of `calibrated` that suit best, by logistic regression."""
+def fit(probabilities: np.ndarray, num_words: np.ndarray, are_right: np.ndarray) -> Calibration:
+    """What suits best, by logistic regression."""
     if are_right.all() or not are_right.any():
         raise SystemExit("the parser is always right or never on every second tree; give more trees")
-    found = LogisticRegression(C=1e6).fit(log_odds(probabilities)[:, None], are_right)
-    return round(float(found.coef_[0, 0]), 2), round(float(found.intercept_[0]), 2)
+    found = LogisticRegression(C=1e6).fit(features(probabilities, num_words), are_right)
+    scale, pair, length = found.coef_[0].round(2).tolist()
+    return Calibration(scale, round(float(found.intercept_[0]), 2), pair, length)
 
 
 def calibration_error(confidences: np.ndarray, are_right: np.ndarray) -> float:
@@ -70,22 +71,20 @@ def calibration_error(confidences: np.ndarray, are_right: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Judgement:
     """What suits a parser, and how good its confidences are on trees that had no say in it.
 
     Attributes:
-        scale, bias, error: the found fields of the configuration, and the calibration error with them.
-        scale_before, bias_before, error_before: those of the model as it is.
-        confidences, are_right, are_crossing: as `judge` gives them, with the found fields.
+        found, error: the calibration that suits, and the calibration error with it.
+        before, error_before: those of the model as it is.
+        confidences, are_right, are_crossing: as `judge` gives them, with the found calibration.
         num_gold: the number of gold constituents.
         right_branching: shared and predicted constituents of trees that branch to the right.
     """
 
-    scale: float
-    bias: float
+    found: Calibration
     error: float
-    scale_before: float
-    bias_before: float
+    before: Calibration
     error_before: float
     confidences: np.ndarray
     are_right: np.ndarray
@@ -123,21 +122,31 @@ class Calibration:
         figure.savefig(path)
 
 
-def calibrate(parser: TreeParser, fitted: list[LabelledTree], others: list[LabelledTree]) -> Calibration:
-    """Fit scale and bias on some trees, and measure them on others."""
-    config = parser.model.config
-    before = config.confidence_scale, config.confidence_bias
-    config.confidence_scale, config.confidence_bias = 1.0, 0.0
-    found = fit(*judge(parser, fitted)[:2])
-    probabilities, are_right, are_crossing = judge(parser, others)
-    confidences, as_it_is = (calibrated(probabilities, *pair) for pair in (found, before))
+def calibrate(parser: TreeParser, fitted: list[LabelledTree], others: list[LabelledTree]) -> Judgement:
+    """Fit the calibration on some trees, and measure it on others."""
+    before = Calibration.of(parser.model.config)
+    set_calibration(parser, Calibration())
+    found = fit(*judge(parser, fitted)[:3])
+    probabilities, num_words, are_right, are_crossing = judge(parser, others)
+    set_calibration(parser, before)
+    confidences, as_it_is = (calibration(probabilities, num_words) for calibration in (found, before))
     branching = [inner_spans(tree) for tree in baseline_trees(others, "right")]
     shared = sum(len(spans & tree.spans) for spans, tree in zip(branching, others, strict=True))
-    return Calibration(
-        *found, calibration_error(confidences, are_right), *before, calibration_error(as_it_is, are_right),
+    return Judgement(
+        found, calibration_error(confidences, are_right), before, calibration_error(as_it_is, are_right),
         confidences, are_right, are_crossing, sum(len(inner_spans(tree)) for tree in others),
         (shared, sum(map(len, branching))),
     )  # fmt: skip
+
+
+def set_calibration(parser: TreeParser, calibration: Calibration) -> None:
+    """Write it into the parser's configuration."""
+    parser.model.config.update(in_config(calibration))
+
+
+def in_config(calibration: Calibration) -> dict[str, float]:
+    """The fields of a configuration."""
+    return {f"confidence_{name}": value for name, value in calibration._asdict().items()}
 
 
 def scores(shared: int, predicted: int, gold: int) -> tuple[float, float, float]:
@@ -157,13 +166,14 @@ def main(arguments: list[str] | None = None) -> None:
     if not (fitted and others):
         raise SystemExit("the treebank needs trees of three or more words, in either half")
     found = calibrate(TreeParser.from_pretrained(options.checkpoint), fitted, others)
-    print(f"confidence_scale {found.scale}, confidence_bias {found.bias}: calibration error {found.error:.3f}; "
-          f"with {found.scale_before} and {found.bias_before} as it is: {found.error_before:.3f}")  # fmt: skip
+    fields = in_config(found.found)
+    print(f"{', '.join(f'{name} {value}' for name, value in fields.items())}: calibration error {found.error:.3f}; "
+          f"as it is, {', '.join(map(str, found.before))}: {found.error_before:.3f}")  # fmt: skip
     print(as_markdown(found.table()))
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         found.draw(options.output / "confidence.svg")
-        row = {"confidence_scale": found.scale, "confidence_bias": found.bias, "calibration_error": found.error}
+        row = fields | {"calibration_error": found.error}
         (options.output / "confidence.json").write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
 
 

@@ -26,6 +26,7 @@ NOT_NEGATIVE = (
     "initializer_range", "split_noise", "choice_noise", "bounds_bonus", "names_bonus", "confidence_scale",
     "forced_loss_weight", "chart_loss_weight", "lm_loss_weight", "tree_loss_weight",
 )  # fmt: skip
+ANY_NUMBERS = "confidence_bias", "confidence_pair", "confidence_length"
 PROBABILITIES = (
     "hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "classifier_dropout",
 )  # fmt: skip
@@ -85,6 +86,8 @@ class FastR2D2Config(PreTrainedConfig):
             within such words, so that names stay together. For languages that write names so.
         confidence_scale, confidence_bias: What the log-odds of the parser's constituents are multiplied by, and what is
             added, so that its confidences are how often it is right; 1 and 0 for a parser that was not calibrated.
+        confidence_pair, confidence_length: What is added for constituents of two words, and for each nat of
+            ``log(words)``; 0 for a parser that was not calibrated.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
@@ -148,6 +151,8 @@ class FastR2D2Config(PreTrainedConfig):
     names_bonus: float = 0.0
     confidence_scale: float = 1.0
     confidence_bias: float = 0.0
+    confidence_pair: float = 0.0
+    confidence_length: float = 0.0
     tie_decoder: bool = True
     tree_objective: str = "exact"
     num_tree_samples: int = 256
@@ -218,8 +223,9 @@ class FastR2D2Config(PreTrainedConfig):
             is_missing = name == "classifier_dropout" and self.classifier_dropout is None
             if not is_missing and not (is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1):
                 raise ValueError(f"{name} must be >= 0 and < 1, got {getattr(self, name)!r}")
-        if not is_number(self.confidence_bias):
-            raise ValueError(f"confidence_bias must be a finite number, got {self.confidence_bias!r}")
+        for name in ANY_NUMBERS:
+            if not is_number(getattr(self, name)):
+                raise ValueError(f"{name} must be a finite number, got {getattr(self, name)!r}")
         if not (is_number(self.layer_norm_eps) and self.layer_norm_eps > 0):
             raise ValueError(f"layer_norm_eps must be > 0 and finite, got {self.layer_norm_eps!r}")
 

@@ -21,13 +21,13 @@ def treebank(tmp_path):
     return path
 
 
-def test_scale_and_bias_are_found_again():
+def test_what_the_log_odds_went_through_is_found_again():
     random = np.random.default_rng(0)
-    probabilities = random.uniform(0.02, 0.98, 20_000)
-    true = 1 / (1 + np.exp(-(0.5 * np.log(probabilities / (1 - probabilities)) - 1)))
-    are_right = random.random(20_000) < true
-    scale, bias = calibrate.fit(probabilities, are_right)
-    assert scale == pytest.approx(0.5, abs=0.05) and bias == pytest.approx(-1, abs=0.05)
+    probabilities, num_words = random.uniform(0.02, 0.98, 200_000), random.integers(2, 30, 200_000)
+    odds = 0.5 * np.log(probabilities / (1 - probabilities)) + 1 - 0.7 * (num_words == 2) - 0.4 * np.log(num_words)
+    true = 1 / (1 + np.exp(-odds))
+    are_right = random.random(200_000) < true
+    assert calibrate.fit(probabilities, num_words, are_right) == pytest.approx((0.5, 1, -0.7, -0.4), abs=0.1)
     assert calibrate.calibration_error(true, are_right) < 0.02 < calibrate.calibration_error(probabilities, are_right)
 
 
@@ -38,14 +38,16 @@ def test_calibration_error_is_a_mean_over_constituents():
 
 def test_figures_are_those_of_counting_by_hand(treebank):
     parser, gold = TreeParser.from_pretrained("fast-r2d2-tiny"), read_treebank(treebank)
-    found = calibrate.calibrate(parser, gold[::2], gold[1::2])
-    kept = [tree.flat(calibrate.THRESHOLDS[1]).spans for tree in parser([t.words for t in gold[1::2]], True)]
-    assert (parser.model.config.confidence_scale, parser.model.config.confidence_bias) == (1, 0) and kept
-    shared = sum(len(set(tree.tree.spans) & t.spans) - 1 for tree, t in
-                 zip(parser([t.words for t in gold[1::2]], True), gold[1::2], strict=True))  # fmt: skip
-    predicted = sum(t.num_leaves - 2 for t in gold[1::2])
-    wanted = calibrate.scores(shared, predicted, sum(len(t.spans) - 1 for t in gold[1::2]))
-    assert found.table()[1][2:-1] == [f"{value:.1f}" for value in wanted]
+    before, others = parser.model.config.to_dict(), gold[1::2]
+    found = calibrate.calibrate(parser, gold[::2], others)
+    assert parser.model.config.to_dict() == before
+    calibrate.set_calibration(parser, found.found)
+    parsed = parser([tree.words for tree in others], is_split_into_words=True)
+    for row, threshold in enumerate(calibrate.THRESHOLDS, start=1):
+        kept = [set(sentence.flat(threshold).spans) - {(0, len(sentence.leaves) - 1)} for sentence in parsed]
+        shared = sum(len(spans & tree.spans) for spans, tree in zip(kept, others, strict=True))
+        wanted = calibrate.scores(shared, sum(map(len, kept)), sum(len(t.spans) - 1 for t in others))
+        assert found.table()[row][2:-1] == [f"{value:.1f}" for value in wanted]
     assert found.table()[-1][0] == "right-branching trees" and len(found.table()) == len(calibrate.THRESHOLDS) + 2
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.parsing.confidence import calibrated, split_probabilities
+from modeling_fast_r2d2.parsing.confidence import Calibration, split_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
 scores_lists = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9)
@@ -46,9 +46,10 @@ def test_scores_that_are_far_apart_have_no_overflow():
 
 def test_calibration_scales_and_moves_the_log_odds():
     odds = np.log(np.array([0.2, 0.5, 0.9]) / np.array([0.8, 0.5, 0.1]))
-    found = calibrated(np.array([0.2, 0.5, 0.9, 1.0]), 0.5, -1)
-    np.testing.assert_allclose(found, [*(1 / (1 + np.exp(1 - 0.5 * odds))), 1.0])
-    assert (calibrated(np.array([0.0, 1 - 1e-15]), 1, 0) >= 0).all()
+    moved = 0.5 * odds - 1 - 0.3 * np.array([1, 0, 0]) - 0.2 * np.log([2, 3, 9])
+    found = Calibration(0.5, -1, -0.3, -0.2)(np.array([0.2, 0.5, 0.9, 1.0]), np.array([2, 3, 9, 4]))
+    np.testing.assert_allclose(found, [*(1 / (1 + np.exp(-moved))), 1.0])
+    assert (Calibration()(np.array([0.0, 1 - 1e-15]), np.array([2, 3])) >= 0).all()
 
 
 @pytest.mark.parametrize("method", ["parser", "minimum_risk"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2Config
 from modeling_fast_r2d2.configuration_fast_r2d2 import (
+    ANY_NUMBERS,
     CHOICES,
     NOT_NEGATIVE,
     PROBABILITIES,
@@ -37,10 +38,10 @@ def bad_values(name: str) -> st.SearchStrategy:
     if name in PROBABILITIES:
         allowed = [None] if name == "classifier_dropout" else []
         return (NO_NUMBERS | negative | st.floats(min_value=1)).filter(lambda value: value not in allowed)
-    return NO_NUMBERS if name == "confidence_bias" else NO_NUMBERS | negative
+    return NO_NUMBERS if name in ANY_NUMBERS else NO_NUMBERS | negative
 
 
-OURS = [*SIZES, *TOKEN_IDS, *SWITCHES, *CHOICES, *PROBABILITIES, *NOT_NEGATIVE, "confidence_bias", "layer_norm_eps"]
+OURS = [*SIZES, *TOKEN_IDS, *SWITCHES, *CHOICES, *PROBABILITIES, *NOT_NEGATIVE, *ANY_NUMBERS, "layer_norm_eps"]
 
 
 def test_every_field_is_checked():

@@ -1,9 +1,8 @@
 """Tokenizers learnt from raw text: standard fast tokenizers with Fast-R2D2's task tokens."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -109,13 +108,13 @@ def _learn_pieces(
 
     Some trainers number the pieces differently in each run. With sorted pieces, equal vocabularies have equal ids.
     """
-    learner, first_pieces = _blank_tokenizer(kind, lowercase), []
-    trainer_class: Any = trainers.WordLevelTrainer
+    learner, first_pieces = _blank_tokenizer(kind, lowercase), list[str]()
+    new_trainer: Callable[..., trainers.Trainer] = trainers.WordLevelTrainer
     if kind == "wordpiece":
         sentences = list(sentences)
         alphabet, first_pieces = _characters(learner, sentences)
-        trainer_class = partial(trainers.WordPieceTrainer, initial_alphabet=alphabet, limit_alphabet=len(alphabet))
-    trainer = trainer_class(
+        new_trainer = partial(trainers.WordPieceTrainer, initial_alphabet=alphabet, limit_alphabet=len(alphabet))
+    trainer = new_trainer(
         vocab_size=vocab_size, min_frequency=min_frequency, show_progress=show_progress,
         special_tokens=[*_added_tokens(), *first_pieces],
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,9 +43,35 @@ def _probability(weights: list[float], first: int, last: int) -> float:
     return (left * right / (right + inside) + right * left / (left + inside)) / (left + right + inside)
 
 
-def calibrated(probabilities: np.ndarray, scale: float, bias: float) -> np.ndarray:
-    """Probabilities whose log-odds are scaled and moved (Platt, 1999); those of 1 stay 1."""
-    return np.where(probabilities < MOST, 1 / (1 + np.exp(-(scale * log_odds(probabilities) + bias))), 1.0)
+class Calibration(NamedTuple):
+    """How log-odds are changed, so that confidences are how often a parser is right (Platt, 1999).
+
+    Attributes:
+        scale: what they are multiplied by.
+        bias: what is added.
+        pair: what is added for a constituent of two words: where gold trees are flat, these go wrong most.
+        length: what is added for each nat of ``log(words)``.
+    """
+
+    scale: float = 1.0
+    bias: float = 0.0
+    pair: float = 0.0
+    length: float = 0.0
+
+    @classmethod
+    def of(cls, config: Any) -> "Calibration":
+        """The fields ``confidence_...`` of a `FastR2D2Config`."""
+        return cls(*(getattr(config, f"confidence_{name}") for name in cls._fields))
+
+    def __call__(self, probabilities: np.ndarray, num_words: np.ndarray) -> np.ndarray:
+        """The probabilities of constituents of so many words, calibrated; those of 1 stay 1."""
+        odds = features(probabilities, num_words) @ [self.scale, self.pair, self.length] + self.bias
+        return np.where(probabilities < MOST, 1 / (1 + np.exp(-odds)), 1.0)
+
+
+def features(probabilities: np.ndarray, num_words: np.ndarray) -> np.ndarray:
+    """``(constituents, 3)``: what `Calibration` weighs by ``scale``, ``pair`` and ``length``."""
+    return np.stack([log_odds(probabilities), num_words == 2, np.log(num_words)], axis=-1)
 
 
 def log_odds(probabilities: np.ndarray) -> np.ndarray:
@@ -54,7 +81,7 @@ def log_odds(probabilities: np.ndarray) -> np.ndarray:
 
 
 def confidences(
-    read: ReadSentence, words: Sequence[int], word_scores: np.ndarray, spans: Sequence[Span], scale: float, bias: float
+    read: ReadSentence, words: Sequence[int], word_scores: np.ndarray, spans: Sequence[Span], calibration: Calibration
 ) -> np.ndarray:
     """How sure a parser is of the constituents of a sentence.
 
@@ -63,7 +90,7 @@ def confidences(
         words: ``(read.words,)``, the word number of each.
         word_scores: ``(words - 1,)``, the scores of the split points between words.
         spans: of the constituents over its leaves, which are words and marks.
-        scale, bias: see `calibrated`.
+        calibration: of the parser.
 
     Returns:
         ``(spans,)`` float32. A constituent is as sure as its words without marks. What every tree has is 1: the whole
@@ -75,8 +102,9 @@ def confidences(
     over_words = [(before[first] + 1, before[last + 1]) for first, last in spans]
     rows = [row for row, (first, last) in enumerate(over_words) if first < last]
     if rows:
-        probabilities = split_probabilities(word_scores, [over_words[row] for row in rows])
-        found[rows] = calibrated(probabilities, scale, bias)
+        of_words = [over_words[row] for row in rows]
+        num_words = np.array([last - first + 1 for first, last in of_words])
+        found[rows] = calibration(split_probabilities(word_scores, of_words), num_words)
     return found
 
 

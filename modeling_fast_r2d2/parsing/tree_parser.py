@@ -16,7 +16,7 @@ from ..embedding import evaluation, in_batches, model_inputs
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
-from .confidence import confidences, flat_tree
+from .confidence import Calibration, confidences, flat_tree
 from .running_text import split_texts
 
 
@@ -268,6 +268,5 @@ class TreeParser:
             word_ids = sorted(set(word_ids))
         tree = sentence.tree(spans)
         split_scores = sentence.scores(scores, tree) if self.method == "parser" else None
-        config = self.model.config
-        sure = confidences(sentence, words, word_scores, tree.spans, config.confidence_scale, config.confidence_bias)
+        sure = confidences(sentence, words, word_scores, tree.spans, Calibration.of(self.model.config))
         return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, sure, vector)
