@@ -103,7 +103,8 @@ def decide(options: Options) -> tuple[Options, list[str]]:
         ValueError: as `read_texts`, for a corpus from which no tree can be learnt, and if no stage is left.
     """
     data = options.data
-    asked = [name for name in DECIDED if getattr(data, name) == AUTO]
+    has_vocabulary = options.model.model or data.tokenizer
+    asked = [name for name in DECIDED if getattr(data, name) == AUTO and not (name == "vocab_size" and has_vocabulary)]
     if not asked:
         return apply_to_stages(options), []
     lines, num_lines = sample(read_texts(data))

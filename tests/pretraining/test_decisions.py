@@ -91,6 +91,8 @@ def test_what_is_given_is_not_decided(tmp_path):
     values, _, options = decided(path, "--counts_skew", "0.5")
     assert "counts_skew" not in values and options.data.counts_skew == "0.5"
     assert decide(replace(options, decisions=()))[0].decisions == ()
+    for giver in ("--model", "--tokenizer"):  # of no new vocabulary
+        assert decided(path, giver, "runs/other")[0].keys() == {"tokenizer_kind", "counts_skew", "names", "length"}
 
 
 @pytest.mark.parametrize(
