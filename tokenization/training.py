@@ -43,8 +43,9 @@ def train_tokenizer(
     Args:
         sentences: raw text, read once. ``"wordpiece"`` keeps all of it in memory during training.
         vocab_size: the maximum size of the vocabulary, with the 8 special tokens.
-        kind: ``"wordpiece"`` (splits words and punctuation as BERT does), ``"character"`` (every character except
-            blanks, for Chinese) or ``"word"`` (splits at blanks; rare words are unknown).
+        kind: ``"wordpiece"`` (splits words and punctuation as BERT does; words with the rarest characters, together
+            0.01 % of the text, are unknown), ``"character"`` (every character except blanks, for Chinese) or ``"word"``
+            (splits at blanks; rare words are unknown).
         lowercase: turn text into lower case. Accents and other marks of letters stay: in many languages they tell words
             apart.
         min_frequency: the vocabulary leaves out pieces that occur less often than this.

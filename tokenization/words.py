@@ -216,9 +216,10 @@ def _pieces_of_words(
         )
     of_pieces = encoded["input_ids"], encoded.word_ids(), encoded["offset_mapping"]
     for token_id, number, offsets in zip(*of_pieces, strict=True):
-        of_word = pieces[words[number]]
-        of_word[0].append(token_id)
-        of_word[1].append(offsets)
+        if number is not None:
+            ids, places = pieces[words[number]]
+            ids.append(token_id)
+            places.append(offsets)
     return pieces
 
 
