@@ -121,13 +121,14 @@ def test_a_missing_file_is_named():
         read_recipe("nowhere.yaml", KNOWN)
 
 
-def test_the_recipe_for_a_trained_model_is_good():
-    given = ["--recipe", str(RECIPES / "punctuation.yaml"), "--model", "m", "--corpus", "mine.txt"]
-    options = parse_options([*given, "--output_dir", "out"])
+def test_the_recipe_for_vectors_leaves_the_parser_alone():
+    given = ["--recipe", str(RECIPES / "vectors.yaml"), "--model", "m", "--corpus", "mine.txt", "--output_dir", "out"]
+    options = parse_options(given)
     plan = Plan(options.stages, lambda stage: 2000.0)
-    assert [stage.name for stage in plan.stages] == ["punctuation"]
-    assert plan.at(plan.num_steps).choice_scores == "snapshot" and plan.at(plan.num_steps).window_size == 3
-    assert not options.needs_counts and not options.data.keep_punctuation
+    steps = [plan.at(step) for step in range(plan.num_steps)]
+    assert all(settings.parser_learning_rate == 0 and settings.memory_weight > 0 for settings in steps)
+    assert [stage.values.get("encoding", "chart") for stage in plan.stages] == ["forced", "forced", "chart"]
+    assert options.needs_count_vectors and not options.needs_counts and not options.data.keep_punctuation
 
 
 @pytest.mark.parametrize("name", ["paper", "english", "any_language", "chinese"])
