@@ -161,7 +161,7 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     of_english, of_any = (parse_options(["--recipe", str(path), *given]).stages for path in paths)
     assert [stage.values.get("skew") for stage in of_any] == [None] + [0.05] * (len(of_any) - 1)
     by_character = [stage.name for stage in of_any if stage.by_character]
-    assert by_character == ["fit", "copy", "refine", "distil 1", "distil 2", "settle", "close"]
+    assert by_character == ["fit", "copy", "refine", "distil", "settle", "close"]
     of_any = [replace(stage, by_character=True) for stage in of_any]
     plain = [{name: value for name, value in stage.values.items() if name != "skew"} for stage in of_any]
     assert tuple(replace(stage, values=values) for stage, values in zip(of_any, plain, strict=True)) == of_english
