@@ -202,8 +202,10 @@ def corpus_warnings(profile: Profile, num_words: int) -> list[str]:
     if num_words < FEW_WORDS:
         warnings.append(f"the corpus has only about {num_words:,} words; {FEW_WORDS:,} or more give better trees")
     if profile.share_of_unspaced > UNSPACED:
-        warnings.append("the text has no blanks between words, so trees are over characters, except where parsers are "
-                        "given words; a segmenter can put blanks between words before")  # fmt: skip
+        warnings.append(
+            "the text has no blanks between words, so trees are over characters, except where parsers are given words; "
+            "for trees over words, put blanks between them and give --tokenizer_kind word"
+        )
     groups = languages(profile.sentences)
     if len(groups) > 1:
         shown = " and ".join(", ".join(words[:6]) for words in groups)

@@ -7,6 +7,8 @@ import pytest
 from pretrain import parse_options
 
 from pretraining.decisions import Profile, decide, languages
+from tokenization_fast_r2d2 import train_tokenizer
+from tokenization_fast_r2d2.reading import sentences_to_parse
 
 NOUNS = [a + b for a in ("ka", "lo", "mi", "te", "su") for b in ("bar", "den", "fol", "gir", "hun")]
 
@@ -71,6 +73,12 @@ def test_scripts_without_blanks_are_read_by_character(tmp_path):
 
     values, warnings, _ = decided(corpus(tmp_path, write))
     assert values["tokenizer_kind"] == "character" and any("characters" in warning for warning in warnings)
+
+
+def test_words_stay_whole_if_blanks_part_them_and_the_tokenizer_is_of_kind_word():
+    text = "土佐 の 侍 で 大塚 と 云う 者 。"  # what the warning about characters tells people to give
+    tokenizer = train_tokenizer([text] * 2, kind="word", show_progress=False)
+    assert sentences_to_parse(tokenizer, [text])[0].words == text.split()
 
 
 def test_vocabulary_and_stages_go_by_the_amount_of_text(tmp_path):
