@@ -9,11 +9,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "examples")]
 
-from driver import CONTEXT, SMALL_MODEL  # noqa: E402
+from driver import SMALL_MODEL  # noqa: E402
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining  # noqa: E402
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer  # noqa: E402
-
-CONTEXT.set_forkserver_preload(["pretrain", "driver"])
 
 WORDS = "the a old new man woman cat house walks sees buys sleeps in on under quickly often and underold".split()
 
