@@ -160,11 +160,11 @@ def chosen_tree(chart: Chart, chosen: Tensor) -> Tensor:
     nodes = torch.arange(chart.num_nodes, device=chosen.device)
     split, left, right = (of.gather(1, chosen[:, None])[:, 0] for of in (chart.splits, chart.left, chart.right))
     is_used = torch.zeros(chart.num_nodes + 1, dtype=torch.bool, device=chosen.device)  # the last takes what is not
-    is_used[chart.roots] = True
+    is_used.index_fill_(0, chart.roots, True)  # `[...] = True` copies a number, for which a GPU is waited for
     for level in reversed(chart.levels):
         used = is_used[chart.num_tokens : -1][level.cells]
         for child in (left, right):
-            is_used[torch.where(used, child[level.cells], chart.num_nodes)] = True
+            is_used.index_fill_(0, torch.where(used, child[level.cells], chart.num_nodes), True)
     place = torch.where(is_used[chart.num_tokens : -1], split, chart.num_tokens)
     tree = torch.full((chart.num_tokens + 1,), -1, device=chosen.device)
     return tree.index_put_((place,), nodes[chart.num_tokens :])[:-1]

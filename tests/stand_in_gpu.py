@@ -55,7 +55,10 @@ class OnGPU(Tensor):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         _note_index(index)
-        if isinstance(value, Tensor) and not isinstance(value, OnGPU) and value.dim():
+        parts = index if isinstance(index, tuple) else (index,)
+        by_index = any(isinstance(part, Tensor) for part in parts)  # then torch copies even a single number
+        is_ours = isinstance(value, OnGPU)
+        if not is_ours and (by_index or isinstance(value, Tensor) and value.dim()):
             _active().waits.append(f"copy at {_caller()}")
         self.held[_held(index)] = _held(value)
 
