@@ -127,6 +127,7 @@ def _attention_kernel(
     projected, bias, out, count, scale, seed, p, TASKS: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr,
     DROPOUT: tl.constexpr, BLOCK: tl.constexpr, BLOCK_HEAD: tl.constexpr,
 ):  # fmt: skip
+    scale = tl.cast(scale, tl.float32)
     head, rows, columns, inside, in_head = _place(count, HEADS, SIZE, BLOCK, BLOCK_HEAD)
     source, bias, plane = projected + rows * 3 * SIZE + columns, bias + columns, tl.cast(count, tl.int64) * 3 * SIZE
     left_key, left_value, right_key, right_value = _load_children(source, bias, plane, inside, in_head, TASKS, SIZE)
@@ -150,6 +151,7 @@ def _attention_backward_kernel(
     upstream, projected, bias, grad, partial, count, scale, seed, p, TASKS: tl.constexpr, HEADS: tl.constexpr,
     SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr, BLOCK_HEAD: tl.constexpr,
 ):  # fmt: skip
+    scale = tl.cast(scale, tl.float32)
     head, rows, columns, inside, in_head = _place(count, HEADS, SIZE, BLOCK, BLOCK_HEAD)
     source, bias, plane = projected + rows * 3 * SIZE + columns, bias + columns, tl.cast(count, tl.int64) * 3 * SIZE
     grad += rows * 3 * SIZE + columns

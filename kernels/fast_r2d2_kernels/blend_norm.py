@@ -50,7 +50,7 @@ def _blend_norm_kernel(logits, left, right, out, reciprocal, eps, SIZE: tl.const
     blend = of_left * tl.load(left + offsets, mask=inside, other=0).to(tl.float32)
     blend += of_right * tl.load(right + offsets, mask=inside, other=0).to(tl.float32)
     centred = tl.where(inside, blend - tl.sum(blend) / SIZE, 0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + eps)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + tl.cast(eps, tl.float32))
     tl.store(out + offsets, (centred * scale).to(out.dtype.element_ty), mask=inside)
     tl.store(reciprocal + row, scale)
 

@@ -64,7 +64,7 @@ def _residual_norm_kernel(
         values *= dropout_factor(offsets, seed, p)
     values += tl.load(residual + offsets, mask=inside, other=0).to(tl.float32)
     centred = tl.where(inside, values - tl.sum(values) / SIZE, 0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + eps)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + tl.cast(eps, tl.float32))
     tl.store(out + offsets, (centred * scale).to(out.dtype.element_ty), mask=inside)
     tl.store(reciprocal + row, scale)
 

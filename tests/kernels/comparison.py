@@ -40,7 +40,7 @@ def results(op: Callable, inputs: tuple, device: str, dtype: torch.dtype) -> lis
 
 
 def largest_error(op: Callable, reference: Callable, inputs: tuple, dtype: torch.dtype) -> float:
-    """Of all outputs and gradients; the reference gets the inputs as ``dtype`` rounds them."""
+    """Of all outputs and gradients against the reference's in float64, from inputs as ``dtype`` rounds them."""
     rounded = tuple(x.to(dtype).double() if _is_real(x) else x for x in inputs)
     ours = results(op, rounded, DEVICE, dtype)
     expected = results(reference, rounded, "cpu", torch.float64)
@@ -49,8 +49,11 @@ def largest_error(op: Callable, reference: Callable, inputs: tuple, dtype: torch
 
 
 def assert_close(op: Callable, reference: Callable, inputs: tuple, dtype: torch.dtype) -> None:
+    """An op may be wrong by the tolerance, and where torch itself is wrong by more, by twice of that."""
     error = largest_error(op, reference, inputs, dtype)
-    assert error <= TOLERANCE[dtype], f"relative error {error:.1e} in {dtype}"
+    if error > TOLERANCE[dtype]:  # many roundings in a row, or the softmax of large scores
+        of_torch = largest_error(reference, reference, inputs, dtype)
+        assert error <= 2 * of_torch, f"relative errors in {dtype}: {error:.1e}, of torch {of_torch:.1e}"
 
 
 def _is_real(value) -> bool:

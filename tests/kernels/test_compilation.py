@@ -68,7 +68,7 @@ def launches(name: str, dtype: torch.dtype, size: int, monkeypatch) -> list[tupl
     return recorder.launches
 
 
-def compile_launch(kernel: Callable, args: tuple, options: dict, capability: int):
+def compile_launch(kernel: Callable, args: tuple, options: dict, capability: int, floats: str = "fp32"):
     """As Triton specialises a launch: whole numbers that 16 divides, unless excepted, and all pointers are aligned."""
     signature, constants, aligned = {}, {}, {}
     for param, value in zip(
@@ -80,7 +80,7 @@ def compile_launch(kernel: Callable, args: tuple, options: dict, capability: int
             signature[param.name] = "constexpr"
             constants[param.num,] = value
         else:
-            signature[param.name] = "fp32" if isinstance(value, float) else "i32"
+            signature[param.name] = floats if isinstance(value, float) else "i32"
         is_divisible = isinstance(value, int) and value % 16 == 0 and not param.do_not_specialize
         if isinstance(value, torch.Tensor) or is_divisible and not param.is_constexpr:
             aligned[param.num,] = [["tt.divisibility", 16]]
@@ -108,6 +108,13 @@ def test_kernels_compile_and_fit(name, capability, dtype, size, monkeypatch, tmp
         used = resources(compile_launch(*launch, capability), tmp_path)
         print(name, launch[0].__name__, capability, dtype, used)
         assert used["registers"] <= 255 and used["stack"] == 0 and used["shared"] <= 48 * 1024
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_kernels_compile_for_the_float64_numbers_that_torch_compile_hands_over(name, monkeypatch):
+    for launch in launches(name, torch.bfloat16, 256, monkeypatch):
+        compiled = compile_launch(*launch, 90, "fp64")
+        assert not re.search(r"(add|mul|fma|div|sqrt)\S*\.f64", compiled.asm["ptx"])  # converted at the door, once
 
 
 class Hopper:
