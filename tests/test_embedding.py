@@ -118,6 +118,7 @@ print(json.dumps(vectors))
 """
 
 
+@pytest.mark.slow
 def test_a_model_and_its_tokenizer_alone_encode_where_the_package_is_not_installed(
     model, tokenizer, tmp_path, run_without_the_package
 ):

@@ -51,7 +51,8 @@ def test_the_copy_for_export_scores_as_the_parser(parser_model):
     torch.testing.assert_close(exportable_parser(parser_model)(ids, lengths), parser(ids, lengths))
 
 
-@pytest.mark.parametrize("parser_model", [pytest.param("lstm", marks=pytest.mark.slow), "transformer"], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("parser_model", ["lstm", "transformer"], indirect=True)
 def test_a_program_scores_any_batch_of_any_length(parser_model):
     program = export_parser(parser_model).module()
     for shape in SHAPES:

@@ -19,6 +19,8 @@ from modeling_fast_r2d2.configuration_fast_r2d2 import ENCODINGS
 
 # The last bit of a product of few rows depends on where in memory its weights lie, and loaded ones lie elsewhere.
 ROUNDING = {"rtol": 1e-6, "atol": 1e-6}
+# Merge by merge, long sentences take seconds.
+LONG_ENCODINGS = [pytest.param(name, marks=pytest.mark.slow) if name == "heuristic" else name for name in ENCODINGS]
 
 
 def count(module) -> int:
@@ -159,7 +161,7 @@ def test_sampled_tree_objective_trains(tiny_config, a_batch):
     assert model.model.embeddings.weight.grad is None  # the encoder is the teacher
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", LONG_ENCODINGS)
 def test_activation_memory_of_training_is_linear_in_length(tiny_config, encoding):
     if encoding == "forced":
         model, inputs = FastR2D2ForSequenceClassification(tiny_config).eval(), {"labels": torch.tensor([1])}
@@ -180,7 +182,7 @@ def test_activation_memory_of_training_is_linear_in_length(tiny_config, encoding
     assert 0.75 < per_token[1] / per_token[0] < 1.25
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", LONG_ENCODINGS)
 def test_five_thousand_tokens_and_one_token_are_encoded(tiny_model, encoding):
     length = 500 if encoding == "heuristic" else 5000  # the heuristic is sequential by nature
     ids = torch.randint(20, 100, (1, length), generator=torch.Generator().manual_seed(0))

@@ -58,6 +58,7 @@ def test_half_precision_changes_no_tree(tiny_config, a_batch, tmp_path, dtype, p
     assert torch.equal(found.split_scores, expected.split_scores) and torch.equal(found.spans, expected.spans)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()
 def test_in_half_precision_trees_and_vectors_hardly_depend_on_the_batch(model, dtype):

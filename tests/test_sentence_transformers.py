@@ -104,6 +104,7 @@ def test_a_folder_runs_where_the_package_is_not_installed(folder, tmp_path, run_
     assert_equal(again.encode(TEXTS, normalize_embeddings=True), expected(folder))
 
 
+@pytest.mark.slow
 def test_training_changes_the_vectors_and_reloads(folder, tmp_path):
     embedder = SentenceTransformer(str(folder), device="cpu")
     before = embedder.encode(TEXTS, normalize_embeddings=True)

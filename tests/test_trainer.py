@@ -73,9 +73,8 @@ def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_p
     "arguments",
     [
         {"bf16": True},
-        {"train_sampling_strategy": "group_by_length"},
         {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
-        {"max_grad_norm": 0.1, "warmup_steps": 2},
+        {"train_sampling_strategy": "group_by_length", "max_grad_norm": 0.1, "warmup_steps": 2},
     ],
     ids=lambda arguments: next(iter(arguments)),
 )

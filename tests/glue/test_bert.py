@@ -46,6 +46,7 @@ def test_the_narrowest_bert_has_at_least_as_many_parameters(checkpoint, size):
     assert not config.hidden_size or num_parameters(config) < size
 
 
+@pytest.mark.slow
 def test_a_bert_learns_masked_words_goes_on_and_is_fine_tuned(checkpoint, corpus, glue, tmp_path, capsys):
     short = ["--max_length", "8"]  # fine-tuning has longer rows, which are cut to what the model can take
     pretrain(checkpoint, corpus, tmp_path / "bert", *short)

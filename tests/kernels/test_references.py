@@ -87,6 +87,7 @@ assert x.grad.isfinite().all()
 """
 
 
+@pytest.mark.slow
 def test_references_run_where_triton_cannot_be_installed():
     run = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_TRITON], capture_output=True, text=True)
     assert run.returncode == 0 and not run.stderr, run.stderr

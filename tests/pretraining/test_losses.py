@@ -88,6 +88,7 @@ def test_the_language_models_gradient_can_be_kept_from_the_choice(objective, a_b
     assert values[0] == values[1]
 
 
+@pytest.mark.slow
 def test_a_taught_choice_is_learnt(objective, a_batch):
     guidance = Guidance(choice_scores=torch.randn(5, 8), lm_trains_choice=False)
     optimizer, losses = torch.optim.Adam(objective.parameters(), lr=1e-2), []

@@ -316,6 +316,7 @@ stages:
 """
 
 
+@pytest.mark.slow
 def test_vectors_are_learnt_for_a_model_with_trees_and_the_parser_stays(options, whole_run, tmp_path):
     given = whole_run / "model"
     (tmp_path / "recipe.yaml").write_text(VECTORS.format(corpus=options[1], model=given), encoding="utf-8")
@@ -470,6 +471,7 @@ def test_a_corpus_that_changed_before_the_first_checkpoint_is_noticed(options, c
     assert "the corpus has changed" in error_of(arguments)
 
 
+@pytest.mark.slow
 def test_a_run_in_any_language_says_what_the_text_decided(tmp_path):
     chance, text = random.Random(0), tmp_path / "text.txt"
     phrases = [
