@@ -45,6 +45,7 @@ def test_operations_of_linear_layers_and_lstms_are_counted_whatever_library_comp
     assert measuring.operations_of(lambda: lstm(steps)) == 2 * 2 * (7 * 3) * (8 + 16) * 4 * 16
 
 
+@pytest.mark.slow
 def test_operations_of_a_training_step_are_those_of_an_older_torch(tiny_config, a_batch, monkeypatch):
     """Which has no loss in one operation."""
     for name in ("hidden_dropout_prob", "parser_dropout_prob", "split_noise", "choice_noise"):

@@ -53,7 +53,7 @@ def test_the_first_layer_projects_each_node_of_a_chart_once(tiny_config, definit
     assert given == [True, False] * (len(given) // 2) and len(given) > 2
 
 
-@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+@pytest.mark.parametrize("autocast", [None, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 @torch.no_grad()
 def test_large_levels_are_scored_first_in_evaluation(tiny_config, definitions, monkeypatch, autocast):
     """The vectors and choices of levels that are built whole, for three quarters of the tokens that layers put out."""
