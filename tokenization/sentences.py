@@ -93,8 +93,8 @@ def _without_blanks(text: str, start: int, end: int) -> Span:
 
 
 def find_abbreviations(paragraphs: Iterable[str]) -> list[str]:
-    """The abbreviations of a language, as its raw text shows them: short words that mostly have a full stop, and
-    not at the end. No single letters: they may always be abbreviations.
+    """The abbreviations of a language, as its raw text shows them: short words that, written so, mostly have a full
+    stop, and not at the end. No single letters: they may always be abbreviations.
 
     Args:
         paragraphs: raw text, with one or more sentences each.
@@ -102,17 +102,20 @@ def find_abbreviations(paragraphs: Iterable[str]) -> list[str]:
     Returns:
         Words in lower case without their full stop, sorted. ``"0"`` stands for numbers of one or two digits.
     """
-    alone, with_stop, inside = Counter[str](), Counter[str](), Counter[str]()
+    alone, with_stop, inside = Counter[str](), Counter[str](), Counter[str]()  # "Co." is none of "co" and "CO"
+    entries = Counter[str]()
     for paragraph in paragraphs:
         for found in WORD_AND_STOP.finditer(paragraph):
+            word = NUMBER if found[1].isdigit() else found[1]
             counts = with_stop if found[2] else alone
-            counts[_entry(found[1])] += 1
+            counts[word] += 1
+            entries[word.lower()] += found[2] is not None
             if found[2] and any(map(str.isalnum, paragraph[found.end() : found.end() + 20])):
-                inside[_entry(found[1])] += 1
+                inside[word] += 1
     return sorted(
-        word for word, number in with_stop.items()
+        word.lower() for word, number in with_stop.items()
         if (1 < len(word) <= LONGEST_ABBREVIATION or word == NUMBER) and number >= FEWEST
-        and number > alone[word] and inside[word] >= number / 2
+        and number > alone[word] and inside[word] >= number / 2 and number > entries[word.lower()] / 2
     )  # fmt: skip
 
 

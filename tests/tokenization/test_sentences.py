@@ -52,7 +52,9 @@ def test_abbreviations_are_found_in_raw_text():
     """Short words that mostly have a full stop, and not only at the end; never words that end sentences."""
     text = ["Gov. Lee met Eli. Eli met Gov. Kim in Ulm.", "He saw Eli and Gov. Ray.", "Then Kim left for Ulm."] * 5
     assert find_abbreviations(text) == ["gov"]
-    assert find_abbreviations([*text, *["He will gov well."] * 20]) == []  # a word, too
+    assert find_abbreviations([*text, *["He met a Gov today."] * 20]) == []  # a word, too
+    assert find_abbreviations([*text, *["He will gov well."] * 20]) == ["gov"]  # another word
+    assert find_abbreviations([*text, *["That is what they gov."] * 20]) == []  # one that ends sentences
     assert find_abbreviations(text[:3]) == []  # too few to be sure
     german = ["Am 3. Mai kam Prof. Ott.", "Am 24. Juni war Prof. Ott fort."] * 5
     assert find_abbreviations(german) == ["0", "prof"]
