@@ -13,14 +13,14 @@ from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
 # Recall of the bundled parser, rounded down; a better one raises these.
 LEAST = {
-    "complement_clauses": 100,
+    "complement_clauses": 96,
     "coordinated_subjects": 81,
-    "lists": 77,
-    "coordinated_verb_phrases": 75,
-    "clauses_after_if": 72,
-    "prepositional_phrases_in_subjects": 65,
-    "how_many": 52,
-    "relative_clauses_in_subjects": 45,
+    "coordinated_verb_phrases": 79,
+    "clauses_after_if": 75,
+    "lists": 72,
+    "prepositional_phrases_in_subjects": 68,
+    "how_many": 56,
+    "relative_clauses_in_subjects": 47,
 }
 
 
