@@ -103,19 +103,20 @@ def find_abbreviations(paragraphs: Iterable[str]) -> list[str]:
         Words in lower case without their full stop, sorted. ``"0"`` stands for numbers of one or two digits.
     """
     alone, with_stop, inside = Counter[str](), Counter[str](), Counter[str]()  # "Co." is none of "co" and "CO"
-    entries = Counter[str]()
+    stops = Counter[str]()  # of all forms of a word
     for paragraph in paragraphs:
         for found in WORD_AND_STOP.finditer(paragraph):
             word = NUMBER if found[1].isdigit() else found[1]
             counts = with_stop if found[2] else alone
             counts[word] += 1
-            entries[word.lower()] += found[2] is not None
             if found[2] and any(map(str.isalnum, paragraph[found.end() : found.end() + 20])):
                 inside[word] += 1
+    for word, number in with_stop.items():
+        stops[word.lower()] += number
     return sorted(
         word.lower() for word, number in with_stop.items()
         if (1 < len(word) <= LONGEST_ABBREVIATION or word == NUMBER) and number >= FEWEST
-        and number > alone[word] and inside[word] >= number / 2 and number > entries[word.lower()] / 2
+        and number > alone[word] and inside[word] >= number / 2 and number > stops[word.lower()] / 2
     )  # fmt: skip
 
 
