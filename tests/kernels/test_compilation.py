@@ -22,8 +22,13 @@ TYPES = {
     torch.int64: "*i64",
     torch.int32: "*i32",
 }
-# The base size's widths, and a small model's; every architecture, type and width is met by every kernel.
-TARGETS = [(80, torch.float16, 256), (90, torch.bfloat16, 768), (100, torch.float32, 768)]
+# The base size's widths, and a small model's; every architecture, type and width is met by every kernel, one of each
+# in `make test`.
+TARGETS = [
+    pytest.param(80, torch.float16, 256, marks=pytest.mark.slow, id="sm_80"),
+    pytest.param(90, torch.bfloat16, 768, id="sm_90"),
+    pytest.param(100, torch.float32, 768, marks=pytest.mark.slow, id="sm_100"),
+]
 OPS = {
     "attention": lambda x: kernels.composition_attention(
         x(4, 9, 3, -1).flatten(2), x(4, 3, -1).flatten(1), len(x(-1)) // 64, dropout_p=0.1
@@ -99,7 +104,7 @@ def resources(compiled, folder) -> dict[str, int]:
     return {"registers": int(registers), "stack": int(stack), "shared": compiled.metadata.shared}
 
 
-@pytest.mark.parametrize(("capability", "dtype", "size"), TARGETS, ids=[f"sm_{target[0]}" for target in TARGETS])
+@pytest.mark.parametrize(("capability", "dtype", "size"), TARGETS)
 @pytest.mark.parametrize("name", OPS)
 def test_kernels_compile_and_fit(name, capability, dtype, size, monkeypatch, tmp_path):
     launched = launches(name, dtype, size, monkeypatch)
@@ -110,6 +115,7 @@ def test_kernels_compile_and_fit(name, capability, dtype, size, monkeypatch, tmp
         assert used["registers"] <= 255 and used["stack"] == 0 and used["shared"] <= 48 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPS)
 def test_kernels_compile_for_the_float64_numbers_that_torch_compile_hands_over(name, monkeypatch):
     for launch in launches(name, torch.bfloat16, 256, monkeypatch):
