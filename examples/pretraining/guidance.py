@@ -39,7 +39,7 @@ class Guide:
         model: gives its parser's scores; not wrapped for data-parallel training.
         count_vectors: may be None if no loss needs them.
         given: the model that the run began with, as it was; None if no loss needs it.
-        counts_skew: of the run's language, for stages with a ``skew``.
+        counts_skew: of the run's language, for stages with a ``skew`` or an ``edge_weight``.
     """
 
     def __init__(
@@ -70,17 +70,26 @@ class Guide:
         scores = functools.cache(lambda scorer: self._scores(scorer, batch) - fall)
         bonus = split_bonus(signs, settings.bounds_bonus, settings.names_bonus)
         share = settings.effective_counts_share
+        edge_scores = None
+        if settings.edge_weight and self.counts_skew:
+            found = self.teacher.edge_scores(batch["input_ids"], batch["attention_mask"].sum(1))
+            edge_scores = settings.edge_weight * abs(self.counts_skew) * found
+
+        def pruning(scorer: str) -> Tensor:
+            found = scores(scorer) + bonus
+            if scorer == "parser" or settings.chart_scores != "minimum_risk" and edge_scores is None:
+                return found
+            return minimum_risk_scores(found, batch, edge_scores)
+
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
-        chart_scores = scores(scorer) + bonus if scorer else None
-        if settings.chart_scores == "minimum_risk":
-            chart_scores = minimum_risk_scores(chart_scores, batch)
+        chart_scores = pruning(scorer) if scorer else None
         chart_rows = choice_scores = None
         if 0 < share < 1:
             by_counts = (torch.rand(len(signs)) < share).to(signs.device)
             if chart_scores is None:
-                chart_scores, chart_rows = scores("counts") + bonus, by_counts
+                chart_scores, chart_rows = pruning("counts"), by_counts
             else:
-                chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
+                chart_scores = pruning("counts").where(by_counts[:, None], chart_scores)
         if settings.choice_loss:
             own = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
             choice_scores = scores(settings.choice_scores) + split_bonus(signs, own, settings.names_bonus)
@@ -110,12 +119,13 @@ def _scorer_without_counts(settings: Settings) -> str | None:
     return "parser" if settings.bounds_bonus or settings.names_bonus or settings.skew else None
 
 
-def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor]) -> Tensor:
+def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor], span_scores: Tensor | None = None) -> Tensor:
     """Scores whose best tree is the tree of minimum risk under the distribution of the given ones.
 
     Args:
         scores: ``(batch, seq_len - 1)`` float32.
         batch: its words are kept whole if it has ``atom_spans``.
+        span_scores: as for `span_posteriors`.
 
     Returns:
         Scores that differ so much within a tree that the noise of training changes nothing.
@@ -123,5 +133,5 @@ def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor]) -> Tensor:
     lengths = batch["attention_mask"].sum(1)
     if "atom_spans" in batch:
         scores = scores - WITHIN_WORDS * span_nesting(batch["atom_spans"], scores.shape[1])
-    spans = minimum_risk_trees(span_posteriors(scores, lengths), lengths).to(scores)
+    spans = minimum_risk_trees(span_posteriors(scores, lengths, span_scores), lengths).to(scores)
     return BEYOND_NOISE * (spans[..., 1] - spans[..., 0])  # a span is wider than those in it

@@ -49,6 +49,9 @@ class Settings:
         names_bonus: nats that are taken from all these scores within names (`ReadSentence.names`).
         skew: by how many nats all these scores fall from one split point to the next, times the run's ``counts_skew``.
             Without it, trees of languages that branch to one side lose the direction that counts gave them.
+        edge_weight: above 0, the charts of counts and of the snapshot are pruned by trees of minimum risk that avoid
+            constituents which end where units hardly ever do (begin, in languages that branch to the left). It times
+            the size of ``counts_skew`` is the weight of these edge scores (of `count_teacher`).
         choice_bonus: the same as ``bounds_bonus`` for ``choice_scores`` alone; None stands for it.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.
@@ -72,6 +75,7 @@ class Settings:
     bounds_bonus: float = 0.0
     names_bonus: float = 0.0
     skew: float = 0.0
+    edge_weight: float = 0.0
     choice_bonus: float | None = None
     lm_trains_choice: bool = True
     height_penalty: float = 0.0
@@ -96,7 +100,8 @@ class Settings:
 
     @property
     def needs_counts(self) -> bool:
-        return self.chart_scores in ("counts", "mixed") or (self.choice_loss > 0 and self.choice_scores == "counts")
+        is_copied = self.choice_loss > 0 and self.choice_scores == "counts"
+        return self.chart_scores in ("counts", "mixed") or is_copied or self.edge_weight > 0
 
     @property
     def needs_count_vectors(self) -> bool:
