@@ -25,13 +25,13 @@ NO_CHANCE = (
 
 
 RECIPE = """
-options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: null}}
+options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: null, counts_skew: 0.5}}
 stages:
   - {{name: warm-up, steps: 4, learning_rate: {{from: 0, to: 1e-3}}, window_size: 1}}
   - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tree_weight: {{from: 0, to: 1}},
       per_device_train_batch_tokens: 250}}
   - {{name: wider, steps: 4, learning_rate: 3e-4, window_size: 3, choice_loss: 1, choice_scores: snapshot,
-      chart_scores: snapshot}}
+      chart_scores: snapshot, edge_weight: 1}}
 """
 
 
