@@ -21,6 +21,7 @@ from safetensors.torch import load_model
 from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2.text_files import checksum, disk_errors, read_record
+from pretraining.grammar import Grammar
 
 logger = get_logger(__name__)
 
@@ -183,6 +184,8 @@ def resume(run, checkpoint: Path) -> None:
     state = torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True)
     if "snapshot" in state:
         run.guide.take_snapshot()
+    if "grammar" in state:
+        run.guide.grammar = Grammar(run.model.config.vocab_size).to(run.accelerator.device)
     for name, part in _parts(run).items():
         part.load_state_dict(state[name])
     own = checkpoint / f"process-{run.accelerator.process_index}.pt"
@@ -201,5 +204,6 @@ def _parts(run) -> dict:
         "schedule": run.schedule,
         "scaler": run.accelerator.scaler,
         "snapshot": run.guide.snapshot,
+        "grammar": run.guide.grammar,
     }
     return {name: part for name, part in parts.items() if part is not None}

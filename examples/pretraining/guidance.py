@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from modeling_fast_r2d2.parser import span_nesting
 from pretraining.count_teacher import CountTeacher
 from pretraining.count_vectors import CountVectors
 from pretraining.encoded import Guidance
+from pretraining.grammar import Grammar, learn_grammar
 from pretraining.recipe import Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_split_signs
@@ -39,7 +41,7 @@ class Guide:
         model: gives its parser's scores; not wrapped for data-parallel training.
         count_vectors: may be None if no loss needs them.
         given: the model that the run began with, as it was; None if no loss needs it.
-        counts_skew: of the run's language, for stages with a ``skew`` or an ``edge_weight``.
+        counts_skew: of the run's language, for stages with a ``skew``.
     """
 
     def __init__(
@@ -53,10 +55,24 @@ class Guide:
         self.teacher, self.model, self.count_vectors, self.given = teacher, model, count_vectors, given
         self.counts_skew = counts_skew
         self.snapshot: torch.nn.Module | None = None
+        self.grammar: Grammar | None = None
 
     def take_snapshot(self) -> None:
         """Copy the parser as it is now."""
         self.snapshot = copy.deepcopy(self.model.base_model.parser).eval().requires_grad_(False)
+
+    def learn_grammar(self, settings: Settings, batches: Iterable[dict[str, Tensor]]) -> None:
+        """Learn a grammar from the snapshot's trees of some batches, with the bonuses of a stage."""
+
+        def with_scores(batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+            batch = dict(batch)
+            bonus = self._bonus(settings, batch.pop("split_signs"), settings.bounds_bonus)
+            return batch, self._scores("snapshot", batch) + bonus
+
+        model = self.model.base_model
+        with evaluation(model):
+            found = learn_grammar(model, map(with_scores, batches), model.config.vocab_size)
+        self.grammar = found.to(model.device)
 
     def __call__(self, settings: Settings, batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], Guidance]:
         """The inputs of the model and the guidance for a batch.
@@ -66,33 +82,24 @@ class Guide:
         """
         batch = dict(batch)
         signs = batch.pop("split_signs")
-        fall = settings.skew * self.counts_skew * torch.arange(signs.shape[1], device=signs.device)
-        scores = functools.cache(lambda scorer: self._scores(scorer, batch) - fall)
-        bonus = split_bonus(signs, settings.bounds_bonus, settings.names_bonus)
+        scores = functools.cache(lambda scorer: self._scores(scorer, batch))
+        bonus = self._bonus(settings, signs, settings.bounds_bonus)
         share = settings.effective_counts_share
-        edge_scores = None
-        if settings.edge_weight and self.counts_skew:
-            found = self.teacher.edge_scores(batch["input_ids"], batch["attention_mask"].sum(1))
-            edge_scores = settings.edge_weight * abs(self.counts_skew) * found
-
-        def pruning(scorer: str) -> Tensor:
-            found = scores(scorer) + bonus
-            if scorer == "parser" or settings.chart_scores != "minimum_risk" and edge_scores is None:
-                return found
-            return minimum_risk_scores(found, batch, edge_scores)
-
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
-        chart_scores = pruning(scorer) if scorer else None
+        chart_scores = scores(scorer) + bonus if scorer else None
+        if settings.chart_scores in ("minimum_risk", "grammar"):
+            grammar = self.grammar if settings.chart_scores == "grammar" else None
+            chart_scores = minimum_risk_scores(chart_scores, batch, grammar)
         chart_rows = choice_scores = None
         if 0 < share < 1:
             by_counts = (torch.rand(len(signs)) < share).to(signs.device)
             if chart_scores is None:
-                chart_scores, chart_rows = pruning("counts"), by_counts
+                chart_scores, chart_rows = scores("counts") + bonus, by_counts
             else:
-                chart_scores = pruning("counts").where(by_counts[:, None], chart_scores)
+                chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
         if settings.choice_loss:
             own = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
-            choice_scores = scores(settings.choice_scores) + split_bonus(signs, own, settings.names_bonus)
+            choice_scores = scores(settings.choice_scores) + self._bonus(settings, signs, own)
         return batch, Guidance(
             encoding=settings.encoding,
             chart_scores=chart_scores,
@@ -101,6 +108,11 @@ class Guide:
             lm_trains_choice=settings.lm_trains_choice,
             height_threshold=settings.height_threshold,
         )
+
+    def _bonus(self, settings: Settings, signs: Tensor, bounds_bonus: float) -> Tensor:
+        """What a stage adds to all split scores: for punctuation, for names and for the direction of the language."""
+        fall = settings.skew * self.counts_skew * torch.arange(signs.shape[1], device=signs.device)
+        return split_bonus(signs, bounds_bonus, settings.names_bonus) - fall
 
     def _scores(self, name: str, batch: dict[str, Tensor]) -> Tensor:
         """``(batch, seq_len - 1)`` float32 scores of the teacher, the snapshot or the parser."""
@@ -114,18 +126,18 @@ class Guide:
 
 def _scorer_without_counts(settings: Settings) -> str | None:
     """The scorer of charts that are not pruned by counts; None if the model's own forward pass prunes them."""
-    if settings.chart_scores in ("snapshot", "minimum_risk"):
+    if settings.chart_scores in ("snapshot", "minimum_risk", "grammar"):
         return "snapshot"
     return "parser" if settings.bounds_bonus or settings.names_bonus or settings.skew else None
 
 
-def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor], span_scores: Tensor | None = None) -> Tensor:
+def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor], grammar: Grammar | None = None) -> Tensor:
     """Scores whose best tree is the tree of minimum risk under the distribution of the given ones.
 
     Args:
         scores: ``(batch, seq_len - 1)`` float32.
         batch: its words are kept whole if it has ``atom_spans``.
-        span_scores: as for `span_posteriors`.
+        grammar: whose product with these scores counts; None: the scores alone.
 
     Returns:
         Scores that differ so much within a tree that the noise of training changes nothing.
@@ -133,5 +145,9 @@ def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor], span_scores: T
     lengths = batch["attention_mask"].sum(1)
     if "atom_spans" in batch:
         scores = scores - WITHIN_WORDS * span_nesting(batch["atom_spans"], scores.shape[1])
-    spans = minimum_risk_trees(span_posteriors(scores, lengths, span_scores), lengths).to(scores)
+    if grammar is None:
+        posteriors = span_posteriors(scores, lengths)
+    else:
+        posteriors = grammar.span_posteriors(batch["input_ids"], scores, lengths)
+    spans = minimum_risk_trees(posteriors, lengths).to(scores)
     return BEYOND_NOISE * (spans[..., 1] - spans[..., 0])  # a span is wider than those in it

@@ -5,6 +5,8 @@ import math
 import time
 from collections.abc import Iterator
 
+from accelerate.utils import broadcast
+
 from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Step
 from pretraining.checkpoints import write_state
@@ -50,6 +52,10 @@ def take_steps(run: Run, stop: StopSignal) -> None:
         set_window(run, run.settings)
         if run.settings.needs_snapshot and run.progress.step in run.plan.boundaries:
             run.guide.take_snapshot()
+            if run.settings.chart_scores == "grammar":
+                run.guide.learn_grammar(run.settings, run.sample())
+                for tensor in run.guide.grammar.buffers():
+                    tensor.copy_(broadcast(tensor))
         outcome = take_step(run, step, counts)
         run.schedule.step()
         count_step(run, outcome, counts, time.monotonic() - began)

@@ -233,6 +233,10 @@ class Options:
             raise ValueError("per_device_train_batch_tokens cannot change while a corpus is streamed; set it as an "
                              "option, not in a stage")  # fmt: skip
 
+        if self.data.streaming and any(stage.at(0).chart_scores == "grammar" for stage in self.stages):
+            raise ValueError("a grammar is learnt from all over the corpus; leave --streaming out, or the stages with "
+                             "chart_scores: grammar")  # fmt: skip
+
     def _check_vector_losses(self) -> None:
         settings = [stage.at(share) for stage in self.stages for share in (0, 1)]
         if any(each.next_weight for each in settings) and not self.data.in_order:

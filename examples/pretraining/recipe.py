@@ -27,7 +27,7 @@ import yaml
 MAX_STAGES = 1000  # each "times" counts
 ALLOWED_WORDS = {
     "encoding": ("chart", "forced"),
-    "chart_scores": ("parser", "snapshot", "minimum_risk", "counts", "mixed"),
+    "chart_scores": ("parser", "snapshot", "minimum_risk", "grammar", "counts", "mixed"),
     "choice_scores": ("counts", "snapshot"),
 }
 
@@ -38,9 +38,10 @@ class Settings:
 
     Attributes:
         chart_scores: the scores that prune the charts: of the ``"parser"``; of a ``"snapshot"``, the parser as it was
-            when the stage began; of the snapshot's trees of ``"minimum_risk"``; ``"counts"`` (of `count_teacher`); or
-            ``"mixed"``, counts for a share of the sentences and the parser's for the others. The model's noise is added
-            to all, and changes nothing for those of minimum risk.
+            when the stage began; of the snapshot's trees of ``"minimum_risk"``; of such trees of the snapshot and a
+            ``"grammar"`` together (of `grammar`); ``"counts"`` (of `count_teacher`); or ``"mixed"``, counts for a share
+            of the sentences and the parser's for the others. The model's noise is added to all, and changes nothing for
+            those of minimum risk.
         counts_share: the share of counts if they are ``"mixed"``, 0 to 1.
         choice_loss: weight of a cross entropy between the encoder's choice among a cell's candidates and the candidate
             that ``choice_scores`` split first. It is a mean over cells of two or more candidates.
@@ -49,9 +50,6 @@ class Settings:
         names_bonus: nats that are taken from all these scores within names (`ReadSentence.names`).
         skew: by how many nats all these scores fall from one split point to the next, times the run's ``counts_skew``.
             Without it, trees of languages that branch to one side lose the direction that counts gave them.
-        edge_weight: above 0, the charts of counts and of the snapshot are pruned by trees of minimum risk that avoid
-            constituents which end where units hardly ever do (begin, in languages that branch to the left). It times
-            the size of ``counts_skew`` is the weight of these edge scores (of `count_teacher`).
         choice_bonus: the same as ``bounds_bonus`` for ``choice_scores`` alone; None stands for it.
         lm_trains_choice: whether the language model's gradient reaches the choice.
         height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.
@@ -75,7 +73,6 @@ class Settings:
     bounds_bonus: float = 0.0
     names_bonus: float = 0.0
     skew: float = 0.0
-    edge_weight: float = 0.0
     choice_bonus: float | None = None
     lm_trains_choice: bool = True
     height_penalty: float = 0.0
@@ -100,8 +97,7 @@ class Settings:
 
     @property
     def needs_counts(self) -> bool:
-        is_copied = self.choice_loss > 0 and self.choice_scores == "counts"
-        return self.chart_scores in ("counts", "mixed") or is_copied or self.edge_weight > 0
+        return self.chart_scores in ("counts", "mixed") or (self.choice_loss > 0 and self.choice_scores == "counts")
 
     @property
     def needs_count_vectors(self) -> bool:
@@ -109,7 +105,7 @@ class Settings:
 
     @property
     def needs_snapshot(self) -> bool:
-        return self.chart_scores in ("snapshot", "minimum_risk") or self.choice_scores == "snapshot"
+        return self.chart_scores in ("snapshot", "minimum_risk", "grammar") or self.choice_scores == "snapshot"
 
 
 PAPER_SETTINGS = Settings()

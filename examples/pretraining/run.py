@@ -1,13 +1,16 @@
 """A run: all that it trains with, made from its options, and what it has done so far."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 from accelerate import Accelerator
 from accelerate.utils import set_seed
+from torch import Tensor
 
-from pretraining.batches import Limits, PlannedEpochs, ProcessShare, StreamedEpochs
+from pretraining.batches import Limits, PlannedEpochs, ProcessShare, StreamedEpochs, cut
 from pretraining.checkpoints import Best, Checkpoints
 from pretraining.corpus import make_line_tokenizer
 from pretraining.count_teacher import CountTeacher
@@ -22,6 +25,7 @@ from pretraining.recipe import Plan, Settings, Stage
 from pretraining.report import Display
 
 WORKERS_FOR_A_GPU = 2
+SAMPLED_TOKENS = 400_000
 
 
 @dataclass
@@ -152,6 +156,17 @@ class Run:
         """Limits of the next step's batches."""
         limits = first_limits(self.options)
         return replace(limits, tokens=self.settings.per_device_train_batch_tokens or limits.tokens)
+
+    def sample(self) -> Iterator[dict[str, Tensor]]:
+        """Batches of about `SAMPLED_TOKENS` from all over the corpus, the same for every process."""
+        lengths = self.data.corpus.lengths
+        count = max(1, round(len(lengths) * min(1, SAMPLED_TOKENS / lengths.sum())))
+        sentences = np.linspace(0, len(lengths) - 1, count).astype(int)
+        sentences = sentences[np.argsort(lengths[sentences], kind="stable")]
+        collate = CollatorWithSplitSigns(self.tokenizer)
+        for part in cut(sentences, lengths, self.limits):
+            batch = collate(self.data.corpus[part])
+            yield {name: tensor.to(self.accelerator.device) for name, tensor in batch.items()}
 
     @property
     def is_over(self) -> bool:

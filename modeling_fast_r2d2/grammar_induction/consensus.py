@@ -16,15 +16,13 @@ from torch import Tensor
 from .labelled_trees import Span
 
 
-def span_posteriors(split_scores: Tensor, lengths: Tensor, span_scores: Tensor | None = None) -> Tensor:
+def span_posteriors(split_scores: Tensor, lengths: Tensor) -> Tensor:
     """Posteriors of a parser's spans. It draws trees from the top down: a span splits at one of its split points,
     with the softmax of their scores as probabilities.
 
     Args:
         split_scores: ``(batch, num_words - 1)`` float, the scores of the split points between words.
         lengths: ``(batch,)`` long, the number of words of each sentence, at least 1.
-        span_scores: ``(batch, num_words, num_words + 1)`` float, nats, in the places of posteriors. Each tree's
-            probability is multiplied by the exponential of its spans' sum, and all are scaled to sum to 1.
 
     Returns:
         Posteriors, in the dtype of ``split_scores``.
@@ -33,31 +31,15 @@ def span_posteriors(split_scores: Tensor, lengths: Tensor, span_scores: Tensor |
     by_first = split_scores.new_zeros(batch, size, size + 1)
     by_last = torch.zeros_like(by_first)  # the same spans, indexed by their last word
     by_first[torch.arange(batch), 0, lengths] = 1
-    scores = {width: split_scores.unfold(1, width - 1, 1) for width in range(2, size + 1)}  # (batch, starts, splits)
-    if span_scores is not None:
-        scores = _with_parts(scores, span_scores)
     for width in range(size, 1, -1):
         starts = size - width + 1
         visits = by_first[:, :starts, width] + by_last[:, width - 1 :, width]
         by_first[:, :starts, width] = visits
-        used = visits[..., None] * scores[width].softmax(-1)
+        used = visits[..., None] * split_scores.unfold(1, width - 1, 1).softmax(-1)  # (batch, starts, split points)
         by_first[:, :starts, 1:width] += used
         by_last[:, width - 1 :, 1:width] += used.flip(-1)
     by_first[:, :, :2] = 0
     return by_first
-
-
-def _with_parts(scores: dict[int, Tensor], span_scores: Tensor) -> dict[int, Tensor]:
-    """The scores of split points, by width, with those of what lies in both parts: the logarithm of what the
-    exponential of a part's spans' sum is in expectation over its trees."""
-    size, found = span_scores.shape[1], {}
-    by_first, by_last = torch.zeros_like(span_scores), torch.zeros_like(span_scores)
-    for width, alone in scores.items():
-        starts = size - width + 1
-        found[width] = alone + by_first[:, :starts, 1:width] + by_last[:, width - 1 :, 1:width].flip(-1)
-        expected = found[width].logsumexp(-1) - alone.logsumexp(-1) + span_scores[:, :starts, width]
-        by_first[:, :starts, width] = by_last[:, width - 1 :, width] = expected
-    return found
 
 
 def tree_posteriors(trees: Sequence[Sequence[Span]], num_words: int) -> Tensor:

@@ -1,6 +1,5 @@
 """Counts of units against their definition, and the scores made of them."""
 
-import itertools
 import math
 from collections import Counter
 
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretraining.corpus import tokenize_corpus
-from pretraining.count_teacher import CountTeacher, EdgeScores, UnitCounts, count_units
+from pretraining.count_teacher import CountTeacher, UnitCounts, count_units
 from pretraining.data import read_counts
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import train_tokenizer
@@ -23,8 +22,8 @@ SENTENCES = st.lists(st.lists(WORDS | MARKS, min_size=1, max_size=8), max_size=5
 
 
 def slow_counts(sentences, tokenizer, keep_punctuation):
-    """The definition: cut at marks, then count the tokens of each unit, its first and its last, and its pairs."""
-    counts, of_pairs = (Counter(), Counter(), Counter()), (Counter(), Counter(), Counter())
+    """The definition: cut at marks, then count the tokens of each unit, its first and its last."""
+    counts = Counter(), Counter(), Counter()
     for words in sentences:
         units = [[]]
         for word in words:
@@ -34,23 +33,9 @@ def slow_counts(sentences, tokenizer, keep_punctuation):
                 units[-1].append(word)
         for unit in filter(None, units):
             tokens = tokenizer(" ".join(unit), add_special_tokens=False)["input_ids"]
-            pairs = list(itertools.pairwise(tokens))
-            for counters, found in ((counts, tokens), (of_pairs, pairs)):
-                for counter, counted in zip(counters, (found, found[:1], found[-1:]), strict=True):
-                    counter.update(counted)
-    pairs = sorted(pair for pair, number in of_pairs[0].items() if number >= 3)
-    keys = [first * len(tokenizer) + second for first, second in pairs]
-    singles = [[counter[token] for token in range(len(tokenizer))] for counter in counts]
-    return [*singles, keys, *([counter[pair] for pair in pairs] for counter in of_pairs)]
-
-
-def drawn_counts(seed, size=12, num_pairs=40):
-    """Counts of tokens and pairs; not those of a text."""
-    random = np.random.default_rng(seed)
-    pairs = np.sort(random.choice(size * size, num_pairs, replace=False))
-    occurrences = random.integers(0, 9, size), random.integers(3, 90, num_pairs)
-    (begins, ends), of_pairs = ([random.integers(0, part + 1) for _ in range(2)] for part in occurrences)
-    return UnitCounts(occurrences[0], begins, ends, pairs, occurrences[1], *of_pairs)
+            for counter, counted in zip(counts, (tokens, tokens[:1], tokens[-1:]), strict=True):
+                counter.update(counted)
+    return [[counter[token] for token in range(len(tokenizer))] for counter in counts]
 
 
 def counts_of(lines, tokenizer, keep_punctuation=False, max_length=200, num_proc=None):
@@ -89,8 +74,10 @@ def test_scripts_without_blanks_have_their_marks_between_letters():
 
 @given(st.integers(0, 9), st.integers(1, 6), st.floats(-2, 2))
 def test_scores_are_log_shares_less_the_skew(seed, seq_len, skew):
-    counts = drawn_counts(seed)
-    occurrences, ids = counts.occurrences, torch.from_numpy(np.random.default_rng(seed).integers(0, 12, (3, seq_len)))
+    random = np.random.default_rng(seed)
+    occurrences = random.integers(0, 9, 12)
+    counts = UnitCounts(occurrences, *(random.integers(0, occurrences + 1) for _ in range(2)))
+    ids = torch.from_numpy(random.integers(0, 12, (3, seq_len)))
     scores = CountTeacher(counts, skew)(ids)
     assert scores.shape == (3, seq_len - 1) and scores.dtype == torch.float32
 
@@ -102,36 +89,6 @@ def test_scores_are_log_shares_less_the_skew(seed, seq_len, skew):
         for k, (left, right) in enumerate(zip(row, row[1:], strict=False)):
             expected = log_share(counts.ends, left) + log_share(counts.begins, right) - skew * k
             assert scored[k] == pytest.approx(expected, abs=1e-5)
-
-
-@given(st.integers(0, 99), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.booleans())
-def test_edge_scores_are_log_shares_of_pairs_against_those_of_all_tokens(seed, lengths, begins):
-    counts = drawn_counts(seed, num_pairs=seed)
-    ids = torch.from_numpy(np.random.default_rng(seed).integers(0, 12, (len(lengths), max(lengths))))
-    found = EdgeScores(counts, begins)(ids, torch.tensor(lengths))
-    of_token, of_pair = (counts.begins, counts.pair_begins) if begins else (counts.ends, counts.pair_ends)
-    known = dict(zip(counts.pairs.tolist(), zip(of_pair, counts.pair_occurrences, strict=True), strict=True))
-    share = (of_token.sum() + 1) / (counts.occurrences.sum() + 2)
-
-    def odds(part, whole):
-        smoothed = (part + 20 * share) / (whole + 20)
-        return smoothed / (1 - smoothed)
-
-    def edge_score(first, second):
-        edge, beside = (first, second) if begins else (second, first)
-        others = [pair for key, pair in known.items() if (key % 12 if begins else key // 12) == beside]
-        product = odds(of_token[edge], counts.occurrences[edge]) * odds(*np.sum(others or [(0, 0)], axis=0))
-        of_two = 1 / (1 + share / (1 - share) / product)
-        at_edge, occurrences = known.get(first * 12 + second, (0, 0))
-        return min(0, math.log((at_edge + 20 * of_two) / (occurrences + 20) / share))
-
-    for row, length in enumerate(lengths):
-        tokens = ids[row].tolist()
-        for first, last in itertools.combinations(range(length), 2):
-            is_at_end = first == 0 if begins else last == length - 1
-            pair = tokens[first : first + 2] if begins else tokens[last - 1 : last + 1]
-            expected = 0 if is_at_end else edge_score(*pair)
-            assert found[row, first, last - first + 1].item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_sentences_that_are_too_long_are_not_counted(tokenizer):
@@ -156,7 +113,7 @@ def test_of_a_stream_the_beginning_is_counted(tokenizer, tmp_path):
 
 def test_counts_are_read_as_they_were_saved(tmp_path):
     assert UnitCounts.load(tmp_path) is None
-    counts = drawn_counts(0)
+    counts = UnitCounts(np.arange(3), np.ones(3, np.int64), np.zeros(3, np.int64))
     counts.save(tmp_path)
     found = UnitCounts.load(tmp_path)
     assert all(map(np.array_equal, vars(found).values(), vars(counts).values()))

@@ -144,6 +144,7 @@ def test_stages_are_checked_with_the_options():
         ({"per_device_train_batch_tokens": 3000}, {"streaming": True}, "cannot change while a corpus is streamed"),
         ({"next_weight": 0.3}, {}, "if the lines of the corpus are in the order of its documents, give --in_order"),
         ({"memory_weight": 1.0}, {}, "keeps what a given model knows; give one as --model"),
+        ({"chart_scores": "grammar"}, {"streaming": True}, "learnt from all over the corpus; leave --streaming out"),
         ({"topic_weight": 1.0}, {"streaming": True}, "count vectors need the whole corpus; leave --streaming out"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -31,7 +31,7 @@ stages:
   - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tree_weight: {{from: 0, to: 1}},
       per_device_train_batch_tokens: 250}}
   - {{name: wider, steps: 4, learning_rate: 3e-4, window_size: 3, choice_loss: 1, choice_scores: snapshot,
-      chart_scores: snapshot, edge_weight: 1}}
+      chart_scores: grammar}}
 """
 
 
