@@ -16,7 +16,7 @@ from pretraining.count_teacher import CountTeacher
 from pretraining.count_vectors import CountVectors
 from pretraining.encoded import Guidance
 from pretraining.grammar import Grammar, learn_grammar
-from pretraining.recipe import Settings
+from pretraining.recipe import OF_THE_SNAPSHOT, Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_split_signs
 
@@ -126,7 +126,7 @@ class Guide:
 
 def _scorer_without_counts(settings: Settings) -> str | None:
     """The scorer of charts that are not pruned by counts; None if the model's own forward pass prunes them."""
-    if settings.chart_scores in ("snapshot", "minimum_risk", "grammar"):
+    if settings.chart_scores in OF_THE_SNAPSHOT:
         return "snapshot"
     return "parser" if settings.bounds_bonus or settings.names_bonus or settings.skew else None
 

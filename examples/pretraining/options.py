@@ -232,7 +232,6 @@ class Options:
         if self.data.streaming and limits - {None, self.training.per_device_train_batch_tokens}:
             raise ValueError("per_device_train_batch_tokens cannot change while a corpus is streamed; set it as an "
                              "option, not in a stage")  # fmt: skip
-
         if self.data.streaming and any(stage.at(0).chart_scores == "grammar" for stage in self.stages):
             raise ValueError("a grammar is learnt from all over the corpus; leave --streaming out, or the stages with "
                              "chart_scores: grammar")  # fmt: skip

@@ -30,6 +30,7 @@ ALLOWED_WORDS = {
     "chart_scores": ("parser", "snapshot", "minimum_risk", "grammar", "counts", "mixed"),
     "choice_scores": ("counts", "snapshot"),
 }
+OF_THE_SNAPSHOT = ("snapshot", "minimum_risk", "grammar")  # among chart_scores
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Settings:
 
     @property
     def needs_snapshot(self) -> bool:
-        return self.chart_scores in ("snapshot", "minimum_risk", "grammar") or self.choice_scores == "snapshot"
+        return self.chart_scores in OF_THE_SNAPSHOT or self.choice_scores == "snapshot"
 
 
 PAPER_SETTINGS = Settings()

@@ -25,7 +25,7 @@ NO_CHANCE = (
 
 
 RECIPE = """
-options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: null, counts_skew: 0.5}}
+options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: null}}
 stages:
   - {{name: warm-up, steps: 4, learning_rate: {{from: 0, to: 1e-3}}, window_size: 1}}
   - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tree_weight: {{from: 0, to: 1}},
