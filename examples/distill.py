@@ -68,8 +68,11 @@ class DistillationOptions:
     )
     treebank: str | None = field(default=None, metadata={"help": "file of bracketed trees, to print F1 at every save"})
     treebank_half: str | None = field(
-        default=None, metadata={"help": "evaluate only the trees with an even or an odd number, counted from 0"}
-    )
+        default=None,
+        metadata={
+            "help": "evaluate only the trees with an even or an odd number, counted from 0", "choices": ["even", "odd"]
+        },
+    )  # fmt: skip
 
     def __post_init__(self):
         if self.weights is None:
@@ -193,8 +196,7 @@ def main(arguments: list[str] | None = None) -> None:
 def distill(options: DistillationOptions, settings: DistillationArguments) -> None:
     """Train the student's parser, and save the student."""
     if settings.resume_from_checkpoint in ("True", "true"):
-        folder = Path(settings.output_dir)
-        settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
+        settings.resume_from_checkpoint = get_last_checkpoint(settings.output_dir)
     set_seed(settings.seed)
     source = find_checkpoint(options.student)
     tokenizer = AutoTokenizer.from_pretrained(source)

@@ -20,6 +20,7 @@ and always the same answer.
 import argparse
 import csv
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -232,10 +233,12 @@ def main(arguments: list[str] | None = None) -> None:
     if not tasks and not options.similarity and not options.treebank:
         raise SystemExit("nothing to do: give --similarity files, --tasks or a --treebank")
     data = {name: read_rows(task, options) for name, task in tasks.items()}
+    stems = {file.stem: file for file in options.similarity}
+    named = stems if len(stems) == len(options.similarity) else {str(file): file for file in options.similarity}
     results: dict[str, dict[str, float]] = {}
     for system in options.systems if tasks or options.similarity else ():
         embedder = make_embedder(options.checkpoint, system, options.device)
-        results[system] = {file.stem: similarity(embedder, file, options.columns) for file in options.similarity}
+        results[system] = {name: similarity(embedder, file, options.columns) for name, file in named.items()}
         results[system] |= {name: probe(embedder, task, data[name]) for name, task in tasks.items()}
     if tasks:
         results[SAME_ANSWER] = {name: same_answer(task, data[name]) for name, task in tasks.items()}
@@ -251,4 +254,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
 def parse_options(arguments: list[str] | None = None) -> Options:
     """Options of the command line and of the recipe, if one is given; the command line overrides the recipe."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = HfArgumentParser(GROUPS, description=__doc__.split("\n")[0])
+    parser = HfArgumentParser(GROUPS, description=__doc__.split("\n")[0], allow_abbrev=False)
     recipe_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     recipe_parser.add_argument("--recipe")
     path, stages = recipe_parser.parse_known_args(arguments)[0].recipe, ()

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from datasets import Dataset
 from tokenizers.processors import TemplateProcessing
 from transformers import (
     BertConfig,
@@ -31,7 +30,8 @@ from transformers.trainer_utils import get_last_checkpoint
 from modeling_fast_r2d2 import FastR2D2Model
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
 from modeling_fast_r2d2.text_files import hold_folder
-from pretraining.corpus import files_of, lines_as_rows
+from pretraining.corpus import read_texts
+from pretraining.options import DataOptions
 
 HEADS, MAX_WIDTH = 8, 2048
 
@@ -109,8 +109,7 @@ def num_parameters(config: BertConfig) -> int:
 def make_trainer(
     config: BertConfig, tokenizer: PreTrainedTokenizerBase, options: PeerOptions, settings: PeerArguments
 ) -> Trainer:
-    files = [file for source in options.corpus for file in files_of(source)]
-    lines = Dataset.from_generator(lines_as_rows, gen_kwargs={"files": files})
+    lines = read_texts(DataOptions(corpus=options.corpus)).filter(lambda row: row["text"].strip())
     rows = lines.map(
         lambda batch: tokenizer(batch["text"], truncation=True, max_length=options.max_length, return_length=True),
         batched=True, remove_columns="text", desc="tokenizing",

@@ -85,9 +85,15 @@ class TreeDistribution:
 
     def entropy(self) -> Tensor:
         """``(batch,)``, nats: the entropy of each sentence's distribution, with a gradient."""
-        log_prob = self.candidate_log_prob.log_softmax(-1)
+        chart, log_prob = self.chart, self.candidate_log_prob.log_softmax(-1)
         surprise = -log_prob.masked_fill(log_prob == float("-inf"), 0)
-        return self._means(lambda cells, left, right: surprise[cells, : left.shape[1]] + left + right)
+        below = rows_of_nodes(log_prob.new_zeros(chart.num_tokens), chart.num_nodes)
+        for level in chart.levels:
+            candidates = level.cells, slice(level.left.shape[1])
+            of_candidates = surprise[candidates] + below.read(level.left) + below.read(level.right)
+            rows = slice(chart.num_tokens + level.cells.start, chart.num_tokens + level.cells.stop)
+            below.write(rows, (log_prob[candidates].exp() * of_candidates).sum(1))
+        return below.all()[chart.roots]
 
     def tree_loss(self, scores: Tensor, counts: Tensor | None = None, composition_kernels: str = "torch") -> Tensor:
         """Cross entropy of the parser's trees under these, the KL up to the `entropy` (Section 3.2).
@@ -113,8 +119,8 @@ class TreeDistribution:
     def choice_loss(self, ranks: Tensor) -> Tensor:
         """Cross entropy of the choices against a teacher's (first copy, then refine: Li et al., 2019, P19-1338).
 
-        Not in the paper, as `height_loss`. Recipes of pretraining use both: without such guidance, the language model
-        draws a new encoder into chains, in which the nearest word always lies beside the root.
+        Not in the paper. Recipes of pretraining use it: without such guidance, the language model draws a new encoder
+        into chains, in which the nearest word always lies beside the root.
 
         Args:
             ranks: ``(num_tokens,)`` long, the teacher's merge order; it chooses the candidate that merges last.
@@ -128,22 +134,6 @@ class TreeDistribution:
         has_choice = is_candidate.sum(1) > 1
         log_prob = self.candidate_log_prob.log_softmax(-1).gather(1, taught)[:, 0]
         return -(log_prob * has_choice).sum() / has_choice.sum().clamp(min=1)
-
-    def height_loss(self, threshold: float) -> Tensor:
-        """A penalty on high trees, as in GPST (Hu et al., 2024, arXiv:2403.08293).
-
-        A leaf has height 0. The height of a cell is the mean over its candidates, by their probabilities, of one more
-        than the higher child's height. This is a lower bound of the expected height, and exact where heights are
-        certain.
-
-        Args:
-            threshold: height per token without a penalty.
-
-        Returns:
-            Scalar: the mean over sentences of ``relu(height / n - threshold)``, ``n`` tokens.
-        """
-        heights = self._means(lambda cells, left, right: 1 + torch.maximum(left, right))
-        return (heights / self.chart.lengths - threshold).relu().mean()
 
     def _counts(self, num_trees: int, share_out: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """``(num_cells, window)``: how many trees take each candidate, where ``num_trees`` come to each root and
@@ -159,17 +149,6 @@ class TreeDistribution:
             visits.index_add_(0, level.right.flatten(), used.flatten())
         return counts
 
-    def _means(self, value: Callable[[slice, Tensor, Tensor], Tensor]) -> Tensor:
-        """``(batch,)``: the roots' values, with a gradient. A leaf's is 0; a cell's is the mean, over its candidates by
-        their probabilities, of ``value(cells, left, right)``, which takes the children's, ``(cells, candidates)``."""
-        chart, probabilities = self.chart, self.candidate_log_prob.softmax(-1)
-        values = rows_of_nodes(probabilities.new_zeros(chart.num_tokens), chart.num_nodes)
-        for level in chart.levels:
-            of_candidates = value(level.cells, values.read(level.left), values.read(level.right))
-            rows = slice(chart.num_tokens + level.cells.start, chart.num_tokens + level.cells.stop)
-            values.write(rows, (probabilities[level.cells, : level.left.shape[1]] * of_candidates).sum(1))
-        return values.all()[chart.roots]
-
 
 def _multinomial(trials: Tensor, probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """How often each outcome is drawn in ``(cells,)`` trials, ``(cells, outcomes)``: a binomial number for the first
@@ -181,6 +160,3 @@ def _multinomial(trials: Tensor, probabilities: Tensor, generator: torch.Generat
         drawn.append(torch.binomial(trials, share, generator=generator))
         trials = trials - drawn[-1]
     return torch.stack(drawn, -1)
-
-
-__all__ = ["TreeDistribution"]

@@ -67,6 +67,11 @@ def test_perfect_similarities_are_100(tmp_path, capsys, plain):
     arguments += ["--checkpoint", bundled_checkpoint()]
     evaluate_vectors.main([*arguments, "--columns", "a", "b", "gold"])
     assert "| root, parser's tree | 100.0 |" in capsys.readouterr().out
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.tsv").write_text((tmp_path / "mine.tsv").read_text())
+    twice = [*arguments[:2], str(tmp_path / "other" / "mine.tsv"), *arguments[2:]]
+    evaluate_vectors.main([*twice, "--columns", "a", "b", "gold"])  # a column for each of two files of one name
+    assert "| root, parser's tree | 100.0 | 100.0 |" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"mine\.tsv has no rows with the columns score, sentence1, sentence2"):
         evaluate_vectors.main(arguments)
     with pytest.raises(SystemExit, match="nothing to do"):

@@ -166,26 +166,6 @@ def test_forbidden_candidates_are_not_sampled():
     assert counts[trees.candidate_log_prob == float("-inf")].eq(0).all() and counts.sum() == 7 * (7 + 2)
 
 
-def height_of(chart, probabilities, node):
-    if node < chart.num_tokens:
-        return torch.zeros((), dtype=torch.float64)
-    row = int(node) - chart.num_tokens
-    below = [
-        1 + torch.maximum(*(height_of(chart, probabilities, side[row, c]) for side in (chart.left, chart.right)))
-        for c, split in enumerate(chart.splits[row].tolist()) if split >= 0
-    ]  # fmt: skip
-    return sum(p * height for p, height in zip(probabilities[row], below, strict=False))
-
-
-@given(**CHARTS, threshold=st.sampled_from([0.0, 0.3, 0.6]))
-def test_height_loss(lengths, window, seed, threshold):
-    trees, drawn, _ = draw(lengths, window, seed)
-    probabilities = trees.candidate_log_prob.softmax(-1)
-    heights = torch.stack([height_of(trees.chart, probabilities, root) for root in trees.chart.roots])
-    twin = (heights / torch.tensor(lengths) - threshold).relu().mean()
-    assert_same_gradient(trees.height_loss(threshold), twin, drawn)
-
-
 @given(**CHARTS)
 def test_choice_loss(lengths, window, seed):
     trees, drawn, scores = draw(lengths, window, seed)

@@ -130,8 +130,8 @@ class Guided(torch.nn.Module):
         self.objective = Objective(model)
 
     def forward(self, chart_scores, choice_scores, **inputs):
-        guidance = Guidance(chart_scores=chart_scores, choice_scores=choice_scores, height_threshold=0.1)
-        return self.objective(inputs, guidance, LOSSES[:4])  # those that need nothing but a chart
+        guidance = Guidance(chart_scores=chart_scores, choice_scores=choice_scores)
+        return self.objective(inputs, guidance, LOSSES[:3])  # those that need nothing but a chart
 
 
 @torch.no_grad()

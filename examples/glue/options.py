@@ -35,7 +35,7 @@ class GlueOptions:
         "weight of the task loss over the chart; a loss with weight 0 is not computed"
     )
     lm_loss_weight: float | None = _help("weight of the language-model loss; rows with † in the paper have 0")
-    tree_loss_weight: float | None = _help("weight of the tree KL")
+    tree_loss_weight: float | None = _help("weight of the tree loss")
 
     def __post_init__(self):
         for name in ("max_length", "max_train_samples"):

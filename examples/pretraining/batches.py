@@ -121,7 +121,7 @@ def idle_step(features: list[dict], collate) -> Step:
 
 
 class PlannedEpochs:
-    """Epochs of a corpus with known lengths. Its ``limits`` may change between epochs."""
+    """Epochs of a corpus with known lengths."""
 
     def __init__(
         self, corpus, seed: int, limits: Limits, share: ProcessShare, collate, num_workers: int = 0,
@@ -130,17 +130,16 @@ class PlannedEpochs:
         self.corpus, self.seed, self.limits, self.share = corpus, seed, limits, share
         self.collate, self.num_workers, self.in_pairs = collate, num_workers, in_pairs
 
-    def plan(self, epoch: int, limits: Limits | None = None) -> list[list[BatchPart]]:
-        limits, parts = limits or self.limits, self.share.parts_per_step
-        steps = plan_epoch(self.corpus.lengths, self.seed, epoch, limits, parts, self.in_pairs)
+    def plan(self, epoch: int) -> list[list[BatchPart]]:
+        parts = self.share.parts_per_step
+        steps = plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, parts, self.in_pairs)
         if not steps:
             raise ValueError("no two neighbouring sentences fit into a batch; raise per_device_train_batch_tokens")
         return steps
 
-    def tokens_per_step(self, limits: Limits) -> float:
-        """Mean tokens per step of the first epoch with these limits."""
-        steps = self.plan(0, limits)
-        return float(np.sum(self.corpus.lengths)) / len(steps)
+    def tokens_per_step(self) -> float:
+        """Mean tokens per step of the first epoch."""
+        return float(np.sum(self.corpus.lengths)) / len(self.plan(0))
 
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
         """Yield the steps of an epoch, each with the position after it, from a position in that epoch on."""
@@ -158,14 +157,6 @@ class PlannedEpochs:
         if own := self.share.select(parts):
             return make_step([self.corpus[part] for part in own], self.collate)
         return idle_step(self.corpus[parts[0][:1]], self.collate)
-
-
-@dataclass
-class Pool:
-    """Sentences that are shuffled together, and the number of sentences left out between them."""
-
-    sentences: list[dict]
-    num_too_long: int = 0
 
 
 class StreamedEpochs:
@@ -186,46 +177,46 @@ class StreamedEpochs:
         share: ProcessShare,
         collate,
         pool_size: int,
-        in_pairs: bool = False,
     ):
         self.texts = split_dataset_by_node(texts, rank=share.process, world_size=share.num_processes)
         self.tokenize, self.seed, self.limits, self.share = tokenize, seed, limits, share
-        self.collate, self.pool_size, self.in_pairs = collate, pool_size, in_pairs
+        self.collate, self.pool_size = collate, pool_size
         self.beginning = copy.deepcopy(self.texts.state_dict())
 
-    def tokens_per_step(self, limits: Limits) -> float:
+    def tokens_per_step(self) -> float:
         """Tokens per full step; the lengths of sentences are not known yet."""
-        return float(limits.tokens * self.share.parts_per_step)
+        return float(self.limits.tokens * self.share.parts_per_step)
 
     def steps(self, epoch: int, position: dict | None = None) -> Iterator[tuple[Step, dict]]:
         """Yield the steps of an epoch, each with the position after it, from a position in that epoch on."""
         at = position or {"pool": 0, "step": 0, "texts": self.beginning}
         self.texts.load_state_dict(at["texts"])
         lines, spare = iter(self.texts), [{"input_ids": [0]}]
-        while pool := self._read_pool(lines):
-            for number, parts in enumerate(self._plan(pool.sentences, epoch, at["pool"]), start=1):
+        while (pool := self._read_pool(lines))[0]:
+            sentences, num_too_long = pool
+            for number, parts in enumerate(self._plan(sentences, epoch, at["pool"]), start=1):
                 if number > at["step"]:
-                    left_out = pool.num_too_long if number == 1 else 0
+                    left_out = num_too_long if number == 1 else 0
                     yield make_step(parts, self.collate, left_out), {**at, "step": number}
-            spare = pool.sentences[:1]
+            spare = sentences[:1]
             at = {"pool": at["pool"] + 1, "step": 0, "texts": copy.deepcopy(self.texts.state_dict())}
         while True:
             yield idle_step(spare, self.collate), at
 
-    def _read_pool(self, lines: Iterator[dict]) -> "Pool | None":
-        pool = Pool([])
+    def _read_pool(self, lines: Iterator[dict]) -> tuple[list[dict], int]:
+        """Sentences that are shuffled together, none at the end; and the number of sentences left out between them."""
+        pool, num_too_long = [], 0
         for line in lines:
             sentences = self.tokenize([line["text"]])
-            pool.sentences.extend(sentence for sentence in sentences if sentence["input_ids"])
-            pool.num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in sentences)
-            if len(pool.sentences) >= self.pool_size:
+            pool.extend(sentence for sentence in sentences if sentence["input_ids"])
+            num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in sentences)
+            if len(pool) >= self.pool_size:
                 break
-        return pool if pool.sentences else None
+        return pool, num_too_long
 
     def _plan(self, pool: list[dict], epoch: int, number: int) -> Iterator[list[list[dict]]]:
         """Yield steps as lists of parts, of this process's own sentences only."""
         lengths = np.array([sentence["length"] for sentence in pool])
-        for step in plan_epoch(
-            lengths, [self.seed, number], epoch, self.limits, self.share.gradient_accumulation_steps, self.in_pairs
-        ):
+        parts_per_step = self.share.gradient_accumulation_steps
+        for step in plan_epoch(lengths, [self.seed, number], epoch, self.limits, parts_per_step):
             yield [[pool[sentence] for sentence in part] for part in step]

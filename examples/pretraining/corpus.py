@@ -31,6 +31,7 @@ from tokenization_fast_r2d2 import (
     word_rules,
     words,
 )
+from tokenization_fast_r2d2 import sentences as sentence_rules
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
 
@@ -78,7 +79,8 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
 
 
 def lines_as_rows(files: list[File], forms: str = "") -> Iterator[dict[str, str]]:
-    """The lines of files; or their paragraphs, if text may have any of some forms (`text_forms`)."""
+    """The lines of files; or their paragraphs, if ``forms`` is not empty. It is the code of `text_forms`, a part of the
+    cache's key."""
     for path, _, _ in files:
         lines = read_sentences(path)
         for line in text_forms.paragraphs(lines) if forms else lines:
@@ -211,7 +213,7 @@ def rules_of_reading(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: D
     A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not. The
     modules that read are in the key because a new version of this package may change them.
     """
-    modules = map(inspect.getsource, (language, reading, word_rules, words))
+    modules = map(inspect.getsource, (language, reading, sentence_rules, word_rules, words))
     return [
         texts._fingerprint, tokenizer.backend_tokenizer.to_str(), tokenizer.init_kwargs.get("word_rule"),
         data.sentence_rule, data.clean_wikitext, data.keep_punctuation, data.max_length, *modules,

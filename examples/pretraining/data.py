@@ -139,13 +139,21 @@ def check_run_folder(folder: Path, settings: dict) -> None:
             raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
         return
     old = read_record(folder / SETTINGS_FILE)
-    changed = [f"{name} was {old.get(name)!r}, now {settings[name]!r}" for name in settings
-               if old.get(name) != settings[name]]  # fmt: skip
+    changed = [_change(name, old.get(name), settings[name]) for name in settings if old.get(name) != settings[name]]
     if changed:
         raise ValueError(
             f"{folder} holds a run with other settings: {'; '.join(changed)}. Give the same settings to resume it, or "
             "another --output_dir; to begin another run from its weights, give one of its checkpoints as --model"
         )
+
+
+def _change(name: str, before: object, now: object) -> str:
+    """What has changed in an option, or in the first of the stages that differ."""
+    if name == "stages" and isinstance(before, list):
+        pairs = enumerate(itertools.zip_longest(before, now), start=1)
+        number, (before, now) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
+        name = f"stage {number}"
+    return f"{name} was {before!r}, now {now!r}"
 
 
 def check_corpus(folder: Path, digest: str) -> None:

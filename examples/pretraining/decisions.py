@@ -111,7 +111,7 @@ def decide(options: Options) -> tuple[Options, list[str]]:
     profile = Profile()
     for sentence in sentences_of(lines, data):
         profile.add(sentence)
-    num_words = profile.num_words * num_lines // max(1, len(lines))
+    num_words = profile.num_words and profile.num_words * num_lines / len(lines)
     warnings = corpus_warnings(profile, num_words)
     found = {name: DECIDED[name](profile, num_words) for name in asked}
     decided = replace(data, **{name: value for name, (value, _) in found.items()})
@@ -135,44 +135,49 @@ def apply_to_stages(options: Options) -> Options:
     return replace(options, stages=stages, model=model)
 
 
-def sample(texts: Dataset | IterableDataset) -> tuple[list[str], int]:
-    """Lines from all over the corpus, or from the beginning of a stream; and the number of all lines."""
+def sample(texts: Dataset | IterableDataset) -> tuple[list[str], float]:
+    """Lines from all over the corpus, or from the beginning of a stream; and the number of all lines, which is infinite
+    if a stream goes on."""
     if not isinstance(texts, Dataset):
-        lines = [row["text"] for row in itertools.islice(texts, LINES)]
-        return lines, len(lines)
+        lines = [row["text"] for row in itertools.islice(texts, LINES + 1)]
+        return lines[:LINES], len(lines) if len(lines) <= LINES else math.inf
     rows = np.unique(np.linspace(0, len(texts) - 1, min(LINES, len(texts))).astype(int))
     return texts[rows]["text"], len(texts)
 
 
-def _tokenizer_kind(profile: Profile, num_words: int) -> tuple[str, str]:
+def _tokenizer_kind(profile: Profile, num_words: float) -> tuple[str, str]:
     share = profile.share_of_unspaced
     kind = "character" if share > UNSPACED else "wordpiece"
     return kind, f"{share:.0%} of the words are of scripts without blanks"
 
 
-def _vocab_size(profile: Profile, num_words: int) -> tuple[str, str]:
-    size = min(max(num_words // WORDS_PER_PIECE, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
-    return str(size), f"there are about {num_words:,} words"
+def _vocab_size(profile: Profile, num_words: float) -> tuple[str, str]:
+    size = min(max(num_words / WORDS_PER_PIECE, SMALLEST_VOCABULARY), LARGEST_VOCABULARY)
+    return str(int(size)), _amount(num_words)
 
 
-def _counts_skew(profile: Profile, num_words: int) -> tuple[str, str]:
+def _counts_skew(profile: Profile, num_words: float) -> tuple[str, str]:
     skew = min(max(profile.direction, -LARGEST_SKEW), LARGEST_SKEW)
     where = "begin" if skew > 0 else "end"
     examples = ", ".join(word for word, _ in profile.occurrences.most_common(5))
     return f"{skew:.2f}", f"the commonest words ({examples}, ...) mostly {where} units: s = {profile.direction:.2f}"
 
 
-def _names(profile: Profile, num_words: int) -> tuple[str, str]:
+def _names(profile: Profile, num_words: float) -> tuple[str, str]:
     share, (least, most) = profile.share_of_capitals, NAMES
     return "yes" if least < share < most else "no", f"{share:.1%} of the words inside sentences begin with a capital"
 
 
-def _length(profile: Profile, num_words: int) -> tuple[str, str]:
+def _length(profile: Profile, num_words: float) -> tuple[str, str]:
     factor = min(max((num_words / WORDS_FOR_ALL_TOKENS) ** 0.5, SHORTEST), 1.0)
-    return f"{factor:.2f}", f"there are about {num_words:,} words"
+    return f"{factor:.2f}", _amount(num_words)
 
 
-DECIDED: dict[str, Callable[[Profile, int], tuple[str, str]]] = {
+def _amount(num_words: float) -> str:
+    return f"there are {'many' if math.isinf(num_words) else f'about {num_words:,.0f}'} words"
+
+
+DECIDED: dict[str, Callable[[Profile, float], tuple[str, str]]] = {
     "tokenizer_kind": _tokenizer_kind,
     "vocab_size": _vocab_size,
     "counts_skew": _counts_skew,
@@ -181,7 +186,7 @@ DECIDED: dict[str, Callable[[Profile, int], tuple[str, str]]] = {
 }
 
 
-def corpus_warnings(profile: Profile, num_words: int) -> list[str]:
+def corpus_warnings(profile: Profile, num_words: float) -> list[str]:
     """What is odd about a corpus, in sentences.
 
     Raises:
@@ -190,8 +195,8 @@ def corpus_warnings(profile: Profile, num_words: int) -> list[str]:
     mean = num_words and profile.num_words / len(profile.sentences)
     if num_words < FEWEST_WORDS:
         raise ValueError(
-            f"the corpus has only about {num_words:,} words; trees need at least {FEWEST_WORDS:,}, and 100,000 or more "
-            "to be good. Give more text as --corpus"
+            f"the corpus has only about {num_words:,.0f} words; trees need at least {FEWEST_WORDS:,}, and 100,000 or "
+            "more to be good. Give more text as --corpus"
         )
     if mean < FEWEST_IN_SENTENCE:
         raise ValueError(
@@ -200,7 +205,7 @@ def corpus_warnings(profile: Profile, num_words: int) -> list[str]:
         )
     warnings = []
     if num_words < FEW_WORDS:
-        warnings.append(f"the corpus has only about {num_words:,} words; {FEW_WORDS:,} or more give better trees")
+        warnings.append(f"the corpus has only about {num_words:,.0f} words; {FEW_WORDS:,} or more give better trees")
     if profile.share_of_unspaced > UNSPACED:
         warnings.append(
             "the text has no blanks between words, so trees are over characters, except where parsers are given words; "

@@ -23,7 +23,6 @@ class Guidance:
         chart_rows: ``(batch,)`` bool, the sentences for which ``chart_scores`` are used; None means all.
         choice_scores: ``(batch, seq_len - 1)`` float32, a teacher's split scores, for the choice loss.
         lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
-        height_threshold: height per token without a penalty, for the height loss.
     """
 
     encoding: str = "chart"
@@ -31,7 +30,6 @@ class Guidance:
     chart_rows: Tensor | None = None
     choice_scores: Tensor | None = None
     lm_trains_choice: bool = True
-    height_threshold: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Guide:
 
         def with_scores(batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
             batch = dict(batch)
-            bonus = self._bonus(settings, batch.pop("split_signs"), settings.bounds_bonus)
+            bonus = self._bonus(settings, batch.pop("split_signs"))
             return batch, self._scores("snapshot", batch) + bonus
 
         model = self.model.base_model
@@ -83,7 +83,7 @@ class Guide:
         batch = dict(batch)
         signs = batch.pop("split_signs")
         scores = functools.cache(lambda scorer: self._scores(scorer, batch))
-        bonus = self._bonus(settings, signs, settings.bounds_bonus)
+        bonus = self._bonus(settings, signs)
         share = settings.effective_counts_share
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
         chart_scores = scores(scorer) + bonus if scorer else None
@@ -98,21 +98,19 @@ class Guide:
             else:
                 chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
         if settings.choice_loss:
-            own = settings.bounds_bonus if settings.choice_bonus is None else settings.choice_bonus
-            choice_scores = scores(settings.choice_scores) + self._bonus(settings, signs, own)
+            choice_scores = scores(settings.choice_scores) + bonus
         return batch, Guidance(
             encoding=settings.encoding,
             chart_scores=chart_scores,
             chart_rows=chart_rows,
             choice_scores=choice_scores,
             lm_trains_choice=settings.lm_trains_choice,
-            height_threshold=settings.height_threshold,
         )
 
-    def _bonus(self, settings: Settings, signs: Tensor, bounds_bonus: float) -> Tensor:
+    def _bonus(self, settings: Settings, signs: Tensor) -> Tensor:
         """What a stage adds to all split scores: for punctuation, for names and for the direction of the language."""
         fall = settings.skew * self.counts_skew * torch.arange(signs.shape[1], device=signs.device)
-        return split_bonus(signs, bounds_bonus, settings.names_bonus) - fall
+        return split_bonus(signs, settings.bounds_bonus, settings.names_bonus) - fall
 
     def _scores(self, name: str, batch: dict[str, Tensor]) -> Tensor:
         """``(batch, seq_len - 1)`` float32 scores of the teacher, the snapshot or the parser."""

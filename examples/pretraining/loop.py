@@ -61,8 +61,6 @@ def take_steps(run: Run, stop: StopSignal) -> None:
         count_step(run, outcome, counts, time.monotonic() - began)
         log(run)
         run.position = position
-        if run.limits != run.epochs.limits:  # other limits make another plan, so the epoch ends here
-            end_epoch(run)
         evaluate_if_due(run, stop)
         is_due = counts.requests["save"] or (output.save_steps and run.progress.step % output.save_steps == 0)
         # During a series of skipped steps, new checkpoints would only push out the good one from before.
@@ -76,7 +74,7 @@ def take_steps(run: Run, stop: StopSignal) -> None:
 def steps(run: Run) -> Iterator[tuple[Step, dict]]:
     """Yield steps from the run's position to its end, over epochs."""
     while not run.is_over:
-        epoch, run.epochs.limits = run.progress.epoch, run.limits
+        epoch = run.progress.epoch
         for step, position in run.epochs.steps(epoch, run.position):
             yield step, position
             if run.is_over or run.progress.epoch > epoch:

@@ -16,7 +16,7 @@ from modeling_fast_r2d2.chart import to_device
 from modeling_fast_r2d2.chart_planning import merge_ranks
 from modeling_fast_r2d2.inputs import read_split_scores
 from pretraining.encoded import EncodedBatch, Guidance
-from pretraining.recipe import Settings, Stage
+from pretraining.recipe import Settings, Stage, ends_of
 from pretraining.vector_losses import MeaningLoss, MemoryLoss, NextLoss, SimilarityLoss, TopicLoss
 
 
@@ -33,10 +33,6 @@ def choice_loss(of: EncodedBatch) -> Tensor:
     scores = read_split_scores(of.guidance.choice_scores, of.batch.sentences)
     [ranks] = to_device([merge_ranks(scores, of.batch.sentences.lengths, of.batch.nesting)], of.encoded.nodes.device)
     return of.trees.choice_loss(ranks)
-
-
-def height_loss(of: EncodedBatch) -> Tensor:
-    return of.trees.height_loss(of.guidance.height_threshold)
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,6 @@ LOSSES = [
     Loss("lm", language_model_loss, "tokens", "lm_weight", needs_chart=False),
     Loss("tree", tree_loss, "sentences", "tree_weight", is_always_shown=True),
     Loss("choice", choice_loss, "tokens", "choice_loss"),
-    Loss("height", height_loss, "sentences", "height_penalty"),
     Loss("meaning", MeaningLoss, "constituents", "meaning_weight", needs_chart=False),
     Loss("topic", TopicLoss, "sentences", "topic_weight", needs_chart=False),
     Loss("similarity", SimilarityLoss, "sentences", "similarity_weight", needs_chart=False),
@@ -99,14 +94,14 @@ def with_parameters(stages: Iterable[Stage]) -> list[Loss]:
 def leave_parameters_out(stages: Iterable[Stage]) -> bool:
     """Whether some parameters take no part in a stage: those of the choice, the language model or a loss."""
     ends = ends_of(stages)
-    return any(settings.encoding == "forced" or not settings.lm_weight for settings in ends) or any(
+    return any(not settings.lm_weight or not trains_choice(settings) for settings in ends) or any(
         not loss.is_used(settings) for loss in with_parameters(stages) for settings in ends
     )
 
 
-def ends_of(stages: Iterable[Stage]) -> list[Settings]:
-    """Settings at the beginning and at the end of each stage."""
-    return [stage.at(share) for stage in stages for share in (0, 1)]
+def trains_choice(settings: Settings) -> bool:
+    """Whether a gradient reaches the encoder's choice."""
+    return settings.encoding == "chart" and bool(settings.lm_trains_choice or settings.choice_loss)
 
 
 class Objective(nn.Module):

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
 from pretraining.checkpoints import HIGHER_IS_BETTER
-from pretraining.recipe import Stage
+from pretraining.recipe import Stage, ends_of
 from tokenization_fast_r2d2 import SENTENCE_RULES
 from tokenization_fast_r2d2.word_rules import CUTS
 
@@ -86,13 +86,13 @@ class DataOptions:
     )
     counts_skew: str = _help(
         "nats by which trees from counts of the text prefer to branch to the right, or auto: by the words that begin "
-        "and end units; 0 is no preference, 1 suits English", "0",
+        "and end units; 0 is no preference, 1 suits English. It also multiplies the skew of stages", "0",
     )  # fmt: skip
     names: str = _help(
-        "whether capital letters tell of names: yes, no (no stage uses them, nor does the model), or auto: by the "
-        "share of words that have one", "yes", choices=["yes", "no", AUTO],
+        "whether words that begin with a capital letter are taken for names: yes, no (no stage has a bonus for names, "
+        "nor has the model), or auto: by the share of words that have one", "yes", choices=["yes", "no", AUTO],
     )  # fmt: skip
-    length: str = _help("factor of the tokens of all stages, or auto: less for less text", "1")
+    length: str = _help("multiplies the tokens of stages (not their steps), or auto: less for less text", "1")
 
 
 @dataclass
@@ -122,11 +122,10 @@ class TrainingOptions:
     max_steps: int | None = _help("number of updates after which training and its schedule end; --streaming needs it")
     learning_rate: float = _help("peak learning rate of the encoder", 5e-5)
     parser_learning_rate: float = _help("peak learning rate of the parser", 1e-2)
-    tree_warmup_steps: int = _help(
-        "number of updates before the parser begins to learn; until then the encoder sees random trees", 0
-    )
     weight_decay: float = _help("weight decay of all parameters but biases", 0.01)
-    warmup_steps: int = _help("number of updates of linear warm-up; a linear decay to zero follows", 1000)
+    warmup_steps: int = _help(
+        "number of updates of linear warm-up, at most half of the run; a linear decay to zero follows", 1000
+    )
     max_grad_norm: float = _help("largest gradient norm; encoder and parser are clipped separately", 1.0)
     mixed_precision: str | None = _help(
         "precision of the forward pass; by default what `accelerate` is configured to use",
@@ -190,13 +189,14 @@ class Options:
 
     def __post_init__(self):
         data, training, output = self.data, self.training, self.output
-        _at_least(1, data, "max_length", "shuffle_buffer", "treebank_sentences", "num_proc")
+        _at_least(1, data, "max_length", "shuffle_buffer", "treebank_sentences", "num_proc", "validation_sentences")
         _at_least(1, training, "per_device_train_batch_size", "per_device_train_batch_tokens", "max_steps",
                   "gradient_accumulation_steps", "num_train_epochs")  # fmt: skip
         _at_least(1, output, "save_total_limit", "logging_steps", "eval_steps", "save_steps")
         _at_least(0, training, "learning_rate", "parser_learning_rate", "weight_decay", "warmup_steps",
-                  "tree_warmup_steps", "max_grad_norm", "seed")  # fmt: skip
+                  "max_grad_norm", "seed")  # fmt: skip
         _at_least(0, data, "dataloader_num_workers")
+        _at_least(0, output, "draw_trees")
         for name, least in (("counts_skew", -math.inf), ("length", 0)):
             _check_number_or_auto(name, getattr(data, name), least)
         if data.vocab_size != AUTO and not data.vocab_size.isdecimal():
@@ -222,23 +222,17 @@ class Options:
             raise ValueError("--push_to_hub needs --hub_model_id, the repository to upload to, such as user/name")
 
     def _check_stages(self) -> None:
-        limits = {size for stage in self.stages for size in stage.first_and_last("per_device_train_batch_tokens")}
         if self.stages and self.training.max_steps is not None:
             raise ValueError("the stages of a recipe say how long the run is; leave --max_steps out")
-        for limit in limits - {None}:
-            if limit < self.data.max_length:
-                raise ValueError(f"a sentence of max_length {self.data.max_length} must fit into a stage's "
-                                 f"per_device_train_batch_tokens, got {limit}")  # fmt: skip
-        if self.data.streaming and limits - {None, self.training.per_device_train_batch_tokens}:
-            raise ValueError("per_device_train_batch_tokens cannot change while a corpus is streamed; set it as an "
-                             "option, not in a stage")  # fmt: skip
         if self.data.streaming and any(stage.at(0).chart_scores == "grammar" for stage in self.stages):
             raise ValueError("a grammar is learnt from all over the corpus; leave --streaming out, or the stages with "
                              "chart_scores: grammar")  # fmt: skip
 
     def _check_vector_losses(self) -> None:
-        settings = [stage.at(share) for stage in self.stages for share in (0, 1)]
-        if any(each.next_weight for each in settings) and not self.data.in_order:
+        settings = ends_of(self.stages)
+        if self.in_pairs and self.training.per_device_train_batch_size < 2:
+            raise ValueError("next_weight needs two neighbours in a batch; raise --per_device_train_batch_size")
+        if self.in_pairs and not self.data.in_order:
             raise ValueError("next_weight needs sentences that follow each other; if the lines of the corpus are in "
                              "the order of its documents, give --in_order, else set next_weight to 0")  # fmt: skip
         if any(each.memory_weight for each in settings) and not self.model.model:
@@ -249,18 +243,18 @@ class Options:
     @property
     def in_pairs(self) -> bool:
         """Whether batches hold pairs of neighbouring sentences."""
-        return any(stage.at(share).next_weight for stage in self.stages for share in (0, 1))
+        return any(settings.next_weight for settings in ends_of(self.stages))
 
     @property
     def needs_count_vectors(self) -> bool:
         """Whether embeddings or a stage need vectors from counts of the text."""
-        asked = any(stage.at(share).needs_count_vectors for stage in self.stages for share in (0, 1))
+        asked = any(settings.needs_count_vectors for settings in ends_of(self.stages))
         return asked or self.model.initial_embeddings == "counts"
 
     @property
     def needs_counts(self) -> bool:
         """Whether a stage learns from counts of the text."""
-        return any(stage.at(share).needs_counts for stage in self.stages for share in (0, 1))
+        return any(settings.needs_counts for settings in ends_of(self.stages))
 
     def that_decide_weights(self) -> dict:
         """The options that decide a run's weights, by name, as JSON can hold them; they stay while a run lasts."""
@@ -274,7 +268,7 @@ class Options:
             data = {name: value for name, value in data.items() if name not in only_watch}
         if self.stages:
             chosen["stages"] = self._plain_stages()
-        if self.needs_counts:
+        if self.needs_counts or any(settings.skew for settings in ends_of(self.stages)):
             chosen["counts_skew"] = self.data.counts_skew
         training = asdict(self.training)
         del training["recipe"]  # the file may move; its contents are above

@@ -17,7 +17,7 @@ stages:                       # without stages, the options alone describe the r
 import bisect
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, get_args, get_type_hints
@@ -51,12 +51,9 @@ class Settings:
         names_bonus: nats that are taken from all these scores within names (`ReadSentence.names`).
         skew: by how many nats all these scores fall from one split point to the next, times the run's ``counts_skew``.
             Without it, trees of languages that branch to one side lose the direction that counts gave them.
-        choice_bonus: the same as ``bounds_bonus`` for ``choice_scores`` alone; None stands for it.
         lm_trains_choice: whether the language model's gradient reaches the choice.
-        height_penalty: weight of ``relu(E[height] / n - height_threshold)`` for the chart's trees.
-        height_threshold: 0 to 1.
         encoding: ``"chart"``; or ``"forced"``, along the tree of ``chart_scores``. It costs a fraction of a chart, but
-            the losses of tree, choice and height need a chart.
+            the losses of tree and choice need a chart.
         learning_rate, parser_learning_rate: the rates themselves; the warm-up and decay of the options do not apply.
         window_size: window size of the charts.
         lm_weight, tree_weight: weights of the paper's losses.
@@ -64,7 +61,6 @@ class Settings:
             those of constituents, those of sentences, and similarities within the batch.
         next_weight: weight of the loss that tells each sentence's neighbour from other sentences.
         memory_weight: weight of the loss that keeps what the given model's vectors tell.
-        per_device_train_batch_tokens: as the option.
     """
 
     chart_scores: str = "parser"
@@ -74,10 +70,7 @@ class Settings:
     bounds_bonus: float = 0.0
     names_bonus: float = 0.0
     skew: float = 0.0
-    choice_bonus: float | None = None
     lm_trains_choice: bool = True
-    height_penalty: float = 0.0
-    height_threshold: float = 0.35
     encoding: str = "chart"
     learning_rate: float | None = None
     parser_learning_rate: float | None = None
@@ -89,7 +82,6 @@ class Settings:
     similarity_weight: float = 0.0
     next_weight: float = 0.0
     memory_weight: float = 0.0
-    per_device_train_batch_tokens: int | None = None
 
     @property
     def effective_counts_share(self) -> float:
@@ -109,9 +101,7 @@ class Settings:
         return self.chart_scores in OF_THE_SNAPSHOT or self.choice_scores == "snapshot"
 
 
-PAPER_SETTINGS = Settings()
 TYPES = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(Settings).items()}
-AT_MOST_ONE = ("counts_share", "height_threshold")
 
 
 class Ramp(NamedTuple):
@@ -160,10 +150,6 @@ class Stage:
         values = {name: value.at(share) if isinstance(value, Ramp) else value for name, value in self.values.items()}
         return Settings(**values)
 
-    def first_and_last(self, name: str) -> list:
-        """The values of a setting at the beginning and at the end of the stage."""
-        return [getattr(self.at(share), name) for share in (0, 1)]
-
 
 def _check_setting(name: str, value: object) -> None:
     kind = TYPES[name]
@@ -175,9 +161,14 @@ def _check_setting(name: str, value: object) -> None:
             raise ValueError(f"{name} must be {in_words[kind]}, got {part!r}")
         if kind is str and part not in ALLOWED_WORDS[name]:
             raise ValueError(f"{name} must be one of {', '.join(ALLOWED_WORDS[name])}, got {part!r}")
-        least, most = (1 if kind is int else 0), (1 if name in AT_MOST_ONE else math.inf)
+        least, most = (1 if kind is int else 0), (1 if name == "counts_share" else math.inf)
         if kind in (int, float) and not (least <= part <= most and math.isfinite(part)):
             raise ValueError(f"{name} must be >= {least}{f' and <= {most}' if most == 1 else ''}, got {part}")
+
+
+def ends_of(stages: Iterable[Stage]) -> list[Settings]:
+    """Settings at the beginning and at the end of each stage."""
+    return [stage.at(share) for stage in stages for share in (0, 1)]
 
 
 class Plan:
@@ -185,15 +176,15 @@ class Plan:
 
     Args:
         stages: without any, the options alone count.
-        tokens_per_step: the mean number of tokens in a step of a stage, for stages with a length in tokens.
+        tokens_per_step: the mean number of tokens in a step, for stages with a length in tokens.
 
     Attributes:
         boundaries: the first step of each stage, then the number of steps of all stages.
     """
 
-    def __init__(self, stages: tuple[Stage, ...] = (), tokens_per_step: Callable[[Stage], float] | None = None):
+    def __init__(self, stages: tuple[Stage, ...] = (), tokens_per_step: float = 1.0):
         self.stages = stages
-        lengths = [stage.steps or max(1, round(stage.tokens / tokens_per_step(stage))) for stage in stages]
+        lengths = [stage.steps or max(1, round(stage.tokens / tokens_per_step)) for stage in stages]
         self.boundaries = [0, *itertools.accumulate(lengths)]
 
     @property
@@ -208,7 +199,7 @@ class Plan:
     def at(self, step: int) -> Settings:
         """Settings of a step, counted from 0; after the end, those at the end of the last stage."""
         if not self.stages:
-            return PAPER_SETTINGS
+            return Settings()
         number = self.stage_number(step)
         begin, end = self.boundaries[number : number + 2]
         return self.stages[number].at(min(1.0, (step - begin) / (end - begin)))
@@ -249,7 +240,8 @@ def _read_options(options: dict[str, object]) -> list[str]:
         values = value if isinstance(value, list) else [value]
         if any(isinstance(part, list | dict) for part in values):
             raise ValueError(f"option {name} must have a value or a list of values, got {value!r}")
-        arguments += [f"--{name}", *map(str, values)] if value is not None else []
+        words = [("no", "yes")[part] if isinstance(part, bool) else str(part) for part in values]
+        arguments += [f"--{name}", *words] if value is not None else []
     return arguments
 
 

@@ -13,14 +13,14 @@ from pretraining.losses import LOSSES
 from pretraining.options import DataOptions, Options
 
 FORMATS = {
-    **{f"{loss.name}_loss": loss.name + " {:.3f}" for loss in LOSSES}, "lm_loss": "LM {:.3f}", "tree_loss": "KL {:.3f}",
+    **{f"{loss.name}_loss": loss.name + " {:.3f}" for loss in LOSSES}, "lm_loss": "LM {:.3f}",
     "tokens_per_second": "{:,.0f} tokens/s", "stage": "stage {}",
     "encoder_learning_rate": "lr {:.1e}", "parser_learning_rate": "parser {:.1e}", "skipped": "{} skipped",
     "left_out": "{:,} too long",
-    "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "KL {:.3f}",
+    "validation_lm_loss": "validation LM {:.3f}", "validation_tree_loss": "tree {:.3f}",
 }  # fmt: skip
 MEANINGS = (
-    "LM is the loss of predicting each token; KL says how far the parser's trees are from the encoder's. "
+    "LM is the loss of predicting each token, tree the cross entropy of the parser's trees and the encoder's. "
     "Both are in nats per token."
 )
 SHOWN_UNLESS_ZERO = ("skipped", "left_out", "stage")
@@ -114,7 +114,7 @@ def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], 
     from matplotlib import pyplot
 
     panels = {"language model, nats per token": {"lm_loss": "training", "validation_lm_loss": "validation"},
-              "tree KL, nats per token": {"tree_loss": "training", "validation_tree_loss": "validation"}}  # fmt: skip
+              "tree loss, nats per token": {"tree_loss": "training", "validation_tree_loss": "validation"}}  # fmt: skip
     if any("f1" in figures for figures in evaluations):
         panels["sentence F1, treebank"] = {f"f1{suffix}": whose for suffix, whose in TREES.items()}
         panels["recall, parser"] = {f"{label}_recall": label for label in LABELS}
@@ -159,7 +159,7 @@ def model_card(run, figures: dict, unigram: dict[str, float], command: str, mach
         ("validation LM loss, nats per token", _figure(figures, "validation_lm_loss")),
         ("unigram loss on the same text", _figure(unigram, "unigram_validation_loss")),
         ("unigram entropy of the training text", _figure(unigram, "unigram_entropy")),
-        ("validation tree KL, nats per token", _figure(figures, "validation_tree_loss")),
+        ("validation tree loss, nats per token", _figure(figures, "validation_tree_loss")),
         (f"sentence F1 of the parser's trees on {describe_treebank(run.options.data)}",
          _figure(figures, "f1", "{:.1f}")),
         ("sentence F1 of the encoder's trees by counts", _figure(figures, "f1_counts", "{:.1f}")),

@@ -17,11 +17,11 @@ from pretraining.count_teacher import CountTeacher
 from pretraining.data import Data
 from pretraining.evaluation import Evaluation
 from pretraining.guidance import CollatorWithSplitSigns, Guide
-from pretraining.losses import LOSSES, Objective, ends_of
+from pretraining.losses import LOSSES, Objective
 from pretraining.models import begin_with_counts, begin_with_frequencies, load_given_model, make_model
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import Options
-from pretraining.recipe import Plan, Settings, Stage
+from pretraining.recipe import Plan, Settings, ends_of
 from pretraining.report import Display
 
 WORKERS_FOR_A_GPU = 2
@@ -124,7 +124,7 @@ class Run:
         self.window_size = self.model.config.window_size
 
         self.epochs = make_epochs(options, accelerator, data)
-        self.plan = Plan(options.stages, self._tokens_per_step)
+        self.plan = Plan(options.stages, self.epochs.tokens_per_step())
         planned = self.plan.num_steps or training.max_steps
         self.num_steps = planned or training.num_train_epochs * len(self.epochs.plan(0))
 
@@ -147,15 +147,7 @@ class Run:
     @property
     def settings(self) -> Settings:
         """Settings of the next step."""
-        settings = self.plan.at(self.progress.step)
-        is_warming_up = self.progress.step < self.options.training.tree_warmup_steps
-        return replace(settings, tree_weight=0.0) if is_warming_up else settings
-
-    @property
-    def limits(self) -> Limits:
-        """Limits of the next step's batches."""
-        limits = first_limits(self.options)
-        return replace(limits, tokens=self.settings.per_device_train_batch_tokens or limits.tokens)
+        return self.plan.at(self.progress.step)
 
     def sample(self) -> Iterator[dict[str, Tensor]]:
         """Batches of about `SAMPLED_TOKENS` from all over the corpus, the same for every process."""
@@ -164,7 +156,7 @@ class Run:
         sentences = np.linspace(0, len(lengths) - 1, count).astype(int)
         sentences = sentences[np.argsort(lengths[sentences], kind="stable")]
         collate = CollatorWithSplitSigns(self.tokenizer)
-        for part in cut(sentences, lengths, self.limits):
+        for part in cut(sentences, lengths, self.epochs.limits):
             batch = collate(self.data.corpus[part])
             yield {name: tensor.to(self.accelerator.device) for name, tensor in batch.items()}
 
@@ -172,12 +164,6 @@ class Run:
     def is_over(self) -> bool:
         limit = self.plan.num_steps or self.options.training.max_steps
         return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.num_train_epochs
-
-    def _tokens_per_step(self, stage: Stage) -> float:
-        """The run's batches tell how many steps a stage has."""
-        limits = first_limits(self.options)
-        tokens = stage.at(0).per_device_train_batch_tokens or limits.tokens
-        return self.epochs.tokens_per_step(replace(limits, tokens=tokens))
 
 
 def make_guide(options: Options, accelerator: Accelerator, data: Data, model, teacher: CountTeacher | None) -> Guide:
@@ -189,19 +175,15 @@ def make_guide(options: Options, accelerator: Accelerator, data: Data, model, te
     return Guide(teacher, model, vectors and vectors.to(accelerator.device), given, skew)
 
 
-def first_limits(options: Options) -> Limits:
-    """Limits of batches, where no stage sets others."""
-    return Limits(options.training.per_device_train_batch_size, options.training.per_device_train_batch_tokens)
-
-
 def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> PlannedEpochs | StreamedEpochs:
     """Epochs of a corpus that was read before, or that is streamed."""
-    training, limits, collate = options.training, first_limits(options), CollatorWithSplitSigns(data.tokenizer)
+    training, collate = options.training, CollatorWithSplitSigns(data.tokenizer)
+    limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
         tokenize = make_line_tokenizer(data.tokenizer, options.data)
         buffer = options.data.shuffle_buffer
-        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, buffer, options.in_pairs)
+        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, buffer)
     workers = number_of_workers(options.data.dataloader_num_workers, accelerator.device.type)
     return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers, options.in_pairs)
 

@@ -17,7 +17,7 @@ from glue.training import load_model_and_tokenizer
 def corpus(glue, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "lines.txt"
     lines = (glue / "SST-2" / "train.tsv").read_text().splitlines()[1:]
-    path.write_text("\n".join(line.split("\t")[0] for line in lines) + "\n")
+    path.write_text("\n\n".join(line.split("\t")[0] for line in lines) + "\n")
     return path
 
 
@@ -44,6 +44,16 @@ def test_the_narrowest_bert_has_at_least_as_many_parameters(checkpoint, size):
     assert num_parameters(config) >= size
     config.hidden_size, config.intermediate_size = config.hidden_size - 8, config.intermediate_size - 32
     assert not config.hidden_size or num_parameters(config) < size
+
+
+def test_blank_lines_are_no_text(checkpoint, corpus, tmp_path):
+    tokenizer, settings = (
+        with_ends(AutoTokenizer.from_pretrained(checkpoint)),
+        pretrain_bert.PeerArguments(str(tmp_path)),
+    )
+    options = pretrain_bert.PeerOptions(str(checkpoint), [str(corpus)])
+    trainer = pretrain_bert.make_trainer(peer_config(9_000, 1, tokenizer, 64), tokenizer, options, settings)
+    assert min(trainer.train_dataset["length"]) > 2 < len(trainer.train_dataset)
 
 
 @pytest.mark.slow

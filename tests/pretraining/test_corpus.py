@@ -1,13 +1,14 @@
 import gzip
+import inspect
 
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 
-from pretraining.corpus import read_texts, tokenize_corpus
+from pretraining.corpus import read_texts, rules_of_reading, tokenize_corpus
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import train_tokenizer
+from tokenization_fast_r2d2 import sentences, train_tokenizer
 from tokenization_fast_r2d2.reading import sentences_to_parse
 
 
@@ -106,6 +107,7 @@ def test_encoding_is_cached_until_text_or_options_change(corpus, tokenizer, toke
     assert first.cache_files == again.cache_files != []
     shorter = DataOptions(corpus=[str(corpus)], max_length=5)
     assert tokenize_corpus(read_texts(shorter), tokenizer, shorter).rows.cache_files != first.cache_files
+    assert inspect.getsource(sentences) in rules_of_reading(read_texts(data), tokenizer, data)  # another version's
 
 
 def test_several_processes_encode_alike(corpus, tokenizer):

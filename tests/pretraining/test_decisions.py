@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from pretrain import parse_options
 
+from pretraining import decisions
 from pretraining.decisions import Profile, decide, languages
 from tokenization_fast_r2d2 import train_tokenizer
 from tokenization_fast_r2d2.reading import sentences_to_parse
@@ -92,6 +93,14 @@ def test_vocabulary_and_stages_go_by_the_amount_of_text(tmp_path):
     first, second = few[2].stages
     assert first.tokens == 250 and second.steps == 7 and "names_bonus" not in first.values
     assert few[2].model.config_overrides == "names_bonus=6,names_bonus=0"
+
+
+def test_a_stream_that_goes_on_has_many_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(decisions, "LINES", 1000)
+    stream = ["--streaming", "--shuffle_buffer", "100", "--max_steps", "9"]
+    long, whole = (decided(corpus(tmp_path, sentence, number), *stream) for number in (1001, 1000))
+    assert (long[0]["vocab_size"], long[0]["length"]) == ("8000", "1.00") and long[1] == []
+    assert whole[0]["length"] == "0.25" and "only about" in whole[1][0]
 
 
 def test_what_is_given_is_not_decided(tmp_path):

@@ -13,8 +13,7 @@ from pretraining.encoded import Guidance
 from pretraining.guidance import CollatorWithSplitSigns, Guide, minimum_risk_scores
 from pretraining.recipe import Ramp, Settings, Stage
 
-TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False,
-          "height_penalty": 2.0}  # fmt: skip
+TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False}
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +39,17 @@ def asked(guide, settings, batch):
 def test_the_papers_settings_ask_for_nothing(guided):
     inputs, guidance = Guide(None, None)(Settings(), guided)
     assert inputs.keys() == guided.keys() - {"split_signs"}
-    assert guidance == Guidance(height_threshold=0.35)
+    assert guidance == Guidance()
 
 
 def test_settings_become_guidance(guided, teacher):
     scores, guide = teacher(guided["input_ids"]), Guide(teacher, None)
     found = asked(guide, Settings(chart_scores="counts"), guided)
-    assert found.keys() == {"chart_scores", "height_threshold"} and torch.equal(found["chart_scores"], scores)
+    assert found.keys() == {"chart_scores"} and torch.equal(found["chart_scores"], scores)
     found = asked(guide, Stage("", 1, None, TAUGHT).at(0.5), guided)
-    assert found.keys() == {"chart_scores", "chart_rows", "choice_scores", "lm_trains_choice", "height_threshold"}
+    assert found.keys() == {"chart_scores", "chart_rows", "choice_scores", "lm_trains_choice"}
     assert torch.equal(found["choice_scores"], scores) and torch.equal(found["chart_scores"], scores)
-    assert found["lm_trains_choice"] is False and found["height_threshold"] == 0.35
+    assert found["lm_trains_choice"] is False
 
 
 def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
@@ -94,7 +93,7 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     assert torch.allclose(by_parser["choice_scores"], own + bonus) and not torch.allclose(own, now)
     assert torch.allclose(by_parser["chart_scores"], now + bonus) and not by_parser["chart_scores"].requires_grad
     by_snapshot = asked(guide, Settings("snapshot", bounds_bonus=2), guided)
-    assert by_snapshot.keys() == {"chart_scores", "height_threshold"}
+    assert by_snapshot.keys() == {"chart_scores"}
     assert torch.allclose(by_snapshot["chart_scores"], own + bonus * 2 / 3)
     assert torch.allclose(asked(guide, Settings("snapshot"), guided)["chart_scores"], own)
     mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]
@@ -133,22 +132,11 @@ def test_names_lower_scores_by_their_bonus(guided, teacher):
     bounds = guided["split_signs"].to(torch.int8)
     bounds[:, 2] = -1
     guided, scores = guided | {"split_signs": bounds}, teacher(guided["input_ids"])
-    settings = Settings("counts", choice_loss=1, bounds_bonus=3, names_bonus=5, choice_bonus=2)
+    settings = Settings("counts", choice_loss=1, bounds_bonus=3, names_bonus=5)
     found = asked(Guide(teacher, None), settings, guided)
     names = -5.0 * (bounds < 0)
     assert torch.equal(found["chart_scores"], scores + (3.0 * (bounds > 0) + names))
-    assert torch.equal(found["choice_scores"], scores + (2.0 * (bounds > 0) + names))
-
-
-def test_the_copied_scores_may_have_a_bonus_of_their_own(guided, teacher):
-    scores = teacher(guided["input_ids"])
-    for settings in (
-        Settings("counts", choice_loss=1, choice_bonus=3),
-        Settings("counts", choice_loss=1, bounds_bonus=3, choice_bonus=0),
-    ):
-        found = asked(Guide(teacher, None), settings, guided)
-        assert torch.equal(found["choice_scores"], scores + settings.choice_bonus * guided["split_signs"])
-        assert torch.equal(found["chart_scores"], scores + settings.bounds_bonus * guided["split_signs"])
+    assert torch.equal(found["choice_scores"], found["chart_scores"])
 
 
 def test_batches_know_where_punctuation_stood(tokenizer):

@@ -17,7 +17,8 @@ from pretraining.optimisation import Counts, make_optimizer, take_step
 from pretraining.options import TrainingOptions
 from pretraining.recipe import Ramp, Settings, Stage
 
-LM, TREE, CHOICE, HEIGHT = LOSSES[:4]
+LM, TREE, CHOICE = LOSSES[:3]
+[NEXT] = [loss for loss in LOSSES if loss.name == "next"]
 
 
 @pytest.fixture
@@ -101,11 +102,6 @@ def test_a_taught_choice_is_learnt(objective, a_batch):
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_heights_below_the_threshold_cost_nothing(objective, a_batch):
-    costs = [objective(a_batch, Guidance(height_threshold=limit), [HEIGHT])["height"] for limit in (0.0, 2.0)]
-    assert costs[0] > 0 == costs[1]
-
-
 def test_scores_of_another_shape_are_refused(objective, a_batch):
     for name in ("chart_scores", "choice_scores"):
         with pytest.raises(ValueError, match="split_scores must be"):
@@ -115,17 +111,16 @@ def test_scores_of_another_shape_are_refused(objective, a_batch):
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_a_step_follows_the_gradient_of_the_weighted_losses_however_it_is_cut(tiny_model, a_batch, is_cut):
     """Cut, it has a batch without split points, whose losses do not depend on all parameters."""
-    plain, guidance = copy.deepcopy(tiny_model), Guidance(height_threshold=0.1)
-    output, sums = plain(**a_batch), Objective(plain)(a_batch, guidance, [HEIGHT])
-    (0.25 * output.lm_loss + 0.5 * output.tree_loss + 2.0 * sums["height"] / 5).backward()
+    plain = copy.deepcopy(tiny_model)
+    output = plain(**a_batch)
+    (0.25 * output.lm_loss + 0.5 * output.tree_loss).backward()
     whole, order = with_bounds(a_batch), torch.tensor([1, 0, 2, 3, 4])
     one = {name: value[1:2, : int(name != "split_signs")] for name, value in whole.items()}
     batches = [one, {name: value[order[1:]] for name, value in whole.items()}] if is_cut else [whole]
-    settings = Settings(height_penalty=2.0, height_threshold=0.1, tree_weight=0.5, lm_weight=0.25)
+    settings = Settings(tree_weight=0.5, lm_weight=0.25)
     groups = parameter_groups(tiny_model, 1.0, 1.0, 0.0)
     means = take_one_step(Objective(tiny_model), batches, settings, torch.optim.SGD(groups), max_grad_norm=1e9)
-    assert means == pytest.approx({"lm": output.lm_loss.item(), "tree": output.tree_loss.item(),
-                                   "height": sums["height"].item() / 5})  # fmt: skip
+    assert means == pytest.approx({"lm": output.lm_loss.item(), "tree": output.tree_loss.item()})
     for (name, now), before in zip(tiny_model.named_parameters(), plain.parameters(), strict=True):
         if not name.endswith("parser.score.bias"):
             torch.testing.assert_close(before - now, before.grad, atol=1e-5, rtol=1e-3)
@@ -145,22 +140,23 @@ class Span(nn.Module):
 
 @pytest.fixture
 def span_loss():
-    LOSSES.append(Loss("span", Span, "constituents", "height_penalty", needs_chart=False))
+    LOSSES.append(Loss("span", Span, "constituents", NEXT.weight, needs_chart=False))
     yield LOSSES[-1]
     LOSSES.pop()
 
 
 def test_one_entry_makes_a_loss_whose_parameters_are_trained_but_are_not_the_models(tiny_model, a_batch, span_loss):
-    values = {"encoding": "forced", "height_penalty": 1.0, "lm_weight": 0.0, "tree_weight": 0.0}
+    values = {"encoding": "forced", "next_weight": 1.0, "lm_weight": 0.0, "tree_weight": 0.0}
     stages = (Stage("vectors", 1, None, values),)
-    LOSSES.remove(HEIGHT)
+    place = LOSSES.index(NEXT)
+    LOSSES.remove(NEXT)
     try:
         objective = Objective(tiny_model, Guide(None, tiny_model), stages)
         before = {name: value.clone() for name, value in objective.state_dict().items()}
         check_stages(stages)
         means = take_one_step(objective, [with_bounds(a_batch)], stages[0].at(0))
     finally:
-        LOSSES.insert(3, HEIGHT)
+        LOSSES.insert(place, NEXT)
     changed = {name for name, value in objective.state_dict().items() if not value.equal(before[name])}
     assert means.keys() == {"span"} and objective.own["span"].guide_was_given
     assert {"own.span.map.weight", "own.span.map.bias"} <= changed
@@ -170,11 +166,12 @@ def test_one_entry_makes_a_loss_whose_parameters_are_trained_but_are_not_the_mod
 
 
 def test_processes_are_told_whether_parameters_rest_in_a_stage(span_loss):
-    plain, weighed = Stage("plain", 1), Stage("weighed", 1, None, {"height_penalty": 1.0})
-    rising = Stage("rising", 1, None, {"height_penalty": Ramp(0, 1)})
+    plain, weighed = Stage("plain", 1), Stage("weighed", 1, None, {"next_weight": 1.0})
+    rising = Stage("rising", 1, None, {"next_weight": Ramp(0, 1)})
     assert not leave_parameters_out(()) and not leave_parameters_out([plain]) and not leave_parameters_out([weighed])
     for stages in ([plain, weighed], [rising], [Stage("", 1, None, {"encoding": "forced"})],
-                   [Stage("", 1, None, {"lm_weight": Ramp(1, 0)})]):  # fmt: skip
+                   [Stage("", 1, None, {"lm_weight": Ramp(1, 0)})],
+                   [Stage("", 1, None, {"lm_trains_choice": False})]):  # fmt: skip
         assert leave_parameters_out(stages)
 
 
@@ -193,7 +190,7 @@ def test_stages_whose_encoding_has_no_chart_are_refused():
     check_stages([Stage("plain", 1), Stage("forced", 1, None, forced)])
     for values, message in [
         ({"encoding": "forced"}, "stage late: forced encoding has no chart, so tree_weight must be 0"),
-        (forced | {"choice_loss": Ramp(0, 1), "height_penalty": 1.0}, "so choice_loss, height_penalty must be 0"),
+        (forced | {"choice_loss": Ramp(0, 1), "tree_weight": 1.0}, "so tree_weight, choice_loss must be 0"),
         (forced | {"lm_weight": Ramp(0, 1)}, "stage late: at its beginning, no loss has a weight above 0"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -22,7 +22,7 @@ from pretraining.optimisation import (
     take_step,
 )
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
-from pretraining.recipe import PAPER_SETTINGS, Plan, Ramp, Stage
+from pretraining.recipe import Plan, Ramp, Settings, Stage
 from pretraining.run import Progress, number_of_workers
 
 
@@ -61,7 +61,7 @@ def test_with_float16_a_step_of_infinite_gradients_is_skipped_and_the_scale_fall
     tokens = int(a_batch["attention_mask"].sum())
     batch = a_batch | {"split_signs": torch.zeros(5, 8, dtype=torch.int8)}
     step, counts = Step([batch], tokens, 5), Counts(tokens, 5, 0, {})
-    run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=PAPER_SETTINGS)
+    run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=Settings())
     run.guide, run.options = Guide(None, tiny_model), SimpleNamespace(training=TrainingOptions())
     before, weight = copy.deepcopy(tiny_model.state_dict()), tiny_model.model.composition.blend.weight
     overflow = weight.register_hook(lambda gradient: gradient * math.inf)
@@ -134,15 +134,15 @@ def test_a_rate_of_zero_cannot_be_scaled(tiny_model):
 
 def test_stages_are_checked_with_the_options():
     def options(values, **data):
-        training = TrainingOptions(max_steps=data.pop("max_steps", None))
+        size = data.pop("per_device_train_batch_size", 64)
+        training = TrainingOptions(size, max_steps=data.pop("max_steps", None))
         stages = (Stage("", 3, None, values),)
         return Options(DataOptions(["a"], **data), ModelOptions(), training, OutputOptions("out"), stages)
 
     for values, more, message in [
         ({}, {"max_steps": 3}, "leave --max_steps out"),
-        ({"per_device_train_batch_tokens": 100}, {}, "must fit into a stage's per_device_train_batch_tokens, got 100"),
-        ({"per_device_train_batch_tokens": 3000}, {"streaming": True}, "cannot change while a corpus is streamed"),
         ({"next_weight": 0.3}, {}, "if the lines of the corpus are in the order of its documents, give --in_order"),
+        ({"next_weight": 0.3}, {"in_order": True, "per_device_train_batch_size": 1}, "two neighbours in a batch"),
         ({"memory_weight": 1.0}, {}, "keeps what a given model knows; give one as --model"),
         ({"chart_scores": "grammar"}, {"streaming": True}, "learnt from all over the corpus; leave --streaming out"),
         ({"topic_weight": 1.0}, {"streaming": True}, "count vectors need the whole corpus; leave --streaming out"),
@@ -154,6 +154,8 @@ def test_stages_are_checked_with_the_options():
         options({"choice_loss": 1.0}, counts_skew=1.0).that_decide_weights(),
     )
     assert "counts_skew" not in plain and taught["counts_skew"] == 1.0 and "recipe" not in taught
+    fallen = {"choice_scores": "snapshot", "choice_loss": 1.0, "skew": 0.1}  # by a share of counts_skew
+    assert options(fallen, counts_skew="2").that_decide_weights()["counts_skew"] == "2"
     assert taught["stages"] == [{"name": "", "steps": 3, "tokens": None, "values": {"choice_loss": 1.0}}]
 
 
@@ -161,11 +163,11 @@ def test_points_of_the_curve_are_means_over_tokens_and_sentences():
     progress = Progress()
     progress.add({"lm": 2.0, "tree": 1.0}, sizes(tokens=10, sentences=1), seconds=1.0)
     progress.skip(seconds=1.0)
-    progress.add({"lm": 5.0, "tree": 4.0, "height": 0.5}, sizes(tokens=30, sentences=2), seconds=1.0)
+    progress.add({"lm": 5.0, "tree": 4.0, "choice": 0.5}, sizes(tokens=30, sentences=2), seconds=1.0)
     point = progress.end_point({})
     assert (point["step"], point["skipped"], point["tokens"]) == (3, 1, 40)
     assert (point["lm_loss"], point["tree_loss"], point["tokens_per_second"]) == (4.25, 3.0, 20.0)
-    assert point["height_loss"] == 0.5 and "height_number" not in point
+    assert point["choice_loss"] == 0.5 and "choice_number" not in point
     assert "lm_loss" not in progress.end_point({})
     assert Progress(**asdict(progress)) == progress
 

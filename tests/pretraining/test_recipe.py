@@ -45,8 +45,8 @@ def read(text, tmp_path):
 
 def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
     arguments, stages = read(RECIPE, tmp_path)
-    assert arguments == "--corpus a.txt b.txt --size tiny --learning_rate 2e-3 --use_cpu True".split()
-    plan = Plan(stages, lambda stage: 95.0)
+    assert arguments == "--corpus a.txt b.txt --size tiny --learning_rate 2e-3 --use_cpu yes".split()
+    plan = Plan(stages, 95.0)
     assert plan.num_steps == 10 + 4 + 11  # 1,000 tokens in steps of 95, rounded
     taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
     for step in range(10):
@@ -110,7 +110,7 @@ def test_without_stages_all_is_the_papers():
         ),
         ("stages: [{steps: 3, chart_scores: mixed}]", "counts_share needs chart_scores: mixed"),
         ("stages: [{steps: 3, counts_share: 0.5}]", "counts_share needs chart_scores: mixed"),
-        ("stages: [{steps: 3, height_threshold: 2}]", "height_threshold must be >= 0 and <= 1, got 2.0"),
+        ("stages: [{steps: 3, counts_share: 2}]", "counts_share must be >= 0 and <= 1, got 2.0"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_place(text, message, tmp_path):
@@ -124,10 +124,19 @@ def test_a_missing_file_is_named():
         read_recipe("nowhere.yaml", KNOWN)
 
 
+def test_an_option_of_a_recipe_may_be_no_and_its_name_is_not_shortened(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("options: {names: no, mixed_precision: no}", encoding="utf-8")
+    given = ["--corpus", "mine.txt", "--output_dir", "out"]
+    options = parse_options([*given, "--recipe", str(tmp_path / "recipe.yaml")])
+    assert options.data.names == "no" and options.training.mixed_precision == "no"
+    with pytest.raises(ValueError, match="--rec"):
+        parse_options([*given, "--rec", str(tmp_path / "recipe.yaml")])
+
+
 def test_the_recipe_for_vectors_leaves_the_parser_alone():
     given = ["--recipe", str(RECIPES / "vectors.yaml"), "--model", "m", "--corpus", "mine.txt", "--output_dir", "out"]
     options = parse_options(given)
-    plan = Plan(options.stages, lambda stage: 2000.0)
+    plan = Plan(options.stages, 2000.0)
     steps = [plan.at(step) for step in range(plan.num_steps)]
     assert all(settings.parser_learning_rate == 0 and settings.memory_weight > 0 for settings in steps)
     assert [stage.values.get("encoding", "chart") for stage in plan.stages] == ["forced", "forced", "chart"]
@@ -143,7 +152,7 @@ def test_the_recipes_of_the_examples_are_good(name):
     if name == "paper":
         assert options.stages == () and (options.model.size, options.training.num_train_epochs) == ("base", 60)
     else:
-        plan = Plan(options.stages, lambda stage: 2000.0)
+        plan = Plan(options.stages, 2000.0)
         first, copy, *_ = plan.stages
         assert first.values["learning_rate"].end == 2e-3 and copy.values["choice_loss"] == 1 and plan.num_steps > 400
         new = [plan.at(step) for step in range(plan.boundaries[2])]

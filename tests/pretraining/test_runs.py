@@ -28,8 +28,7 @@ RECIPE = """
 options: {{corpus: [{corpus}], learning_rate: 1e-3, save_steps: 9, max_steps: null}}
 stages:
   - {{name: warm-up, steps: 4, learning_rate: {{from: 0, to: 1e-3}}, window_size: 1}}
-  - {{name: smaller, tokens: 1_400, learning_rate: 1e-3, tree_weight: {{from: 0, to: 1}},
-      per_device_train_batch_tokens: 250}}
+  - {{name: smaller, tokens: 2_700, learning_rate: 1e-3, tree_weight: {{from: 0, to: 1}}}}
   - {{name: wider, steps: 4, learning_rate: 3e-4, window_size: 3, choice_loss: 1, choice_scores: snapshot,
       chart_scores: grammar}}
 """
@@ -77,8 +76,8 @@ def test_a_run_leaves_a_model_curves_and_a_card(whole_run, sentences, capsys):
 def test_a_run_without_a_terminal_prints_lines_with_the_time_left(whole_run):
     output = (whole_run / "output.txt").read_text(encoding="utf-8")
     assert "\r" not in output and "\n\n" not in output  # no bars, which would pile up
-    assert "KL says how far the parser's trees are from the encoder's" in output
-    lines = re.findall(r"^step (\d+) of (\d+), \d\d:\d\d left: LM \d+\.\d+, KL", output, re.MULTILINE)
+    assert "tree the cross entropy of the parser's trees and the encoder's" in output
+    lines = re.findall(r"^step (\d+) of (\d+), \d\d:\d\d left: LM \d+\.\d+, tree", output, re.MULTILINE)
     assert [int(step) for step, _ in lines] == [2, 4, 6, 8, 10, 12, 14] and len({of for _, of in lines}) == 1
 
 
@@ -276,7 +275,7 @@ def test_streams_of_unlike_length_end_together(options, tmp_path):
 
 @pytest.mark.slow
 def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
-    """Killed where stages with other batches begin, after 4 and 10 steps, just saved."""
+    """Killed where stages begin, after 4 and 10 steps, just saved."""
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]), encoding="utf-8")
     arguments = ["--recipe", str(tmp_path / "recipe.yaml"), *options[2:], "--save_steps", "2"]
     whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
@@ -284,7 +283,6 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     assert steps_of(tmp_path / "whole")[-1] == 14
     progress = json.loads((tmp_path / "whole" / "checkpoints" / "checkpoint-000000014" / "progress.json").read_text())
     assert [point["stage"] for point in progress["curve"]] == [1, 1, 2, 2, 2, 3, 3]
-    assert progress["epoch"] == 2  # where batches change, an epoch ends
     rates = [point["encoder_learning_rate"] for point in progress["curve"]]  # of the step that comes next
     assert rates[:3] == pytest.approx([5e-4, 1e-3, 1e-3]) and rates[5] == pytest.approx(3e-4)
     config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "whole" / "model").config
@@ -299,7 +297,7 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "killed" / "model").config
     assert config.window_size == 3
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=options[1]).replace("steps: 4", "steps: 5"))
-    assert "holds a run with other settings: stages was" in error_of([*arguments, *killed])
+    assert "holds a run with other settings: stage 1 was" in error_of([*arguments, *killed])
     taught = RECIPE.format(corpus=options[1]) + "  - {steps: 2, made_up: 1}"
     (tmp_path / "recipe.yaml").write_text(taught, encoding="utf-8")
     assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output_dir", str(tmp_path / "other")])
@@ -323,7 +321,7 @@ def test_vectors_are_learnt_for_a_model_with_trees_and_the_parser_stays(options,
     arguments = ["--recipe", str(tmp_path / "recipe.yaml"), "--save_steps", "2", "--logging_steps", "2"]
     whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*arguments, *whole]) == [0]
-    for name in ("LM", "meaning", "topic", "similarity", "next", "memory", "KL", "choice"):
+    for name in ("LM", "meaning", "topic", "similarity", "next", "memory", "tree", "choice"):
         assert re.search(rf"{name} \d", last_output()), name
     assert pretrain([*arguments, *killed], at=("step", 5, "SIGKILL")) == [-9]
     assert pretrain([*arguments, *killed]) == [0]
