@@ -124,7 +124,7 @@ def candidate_places(chart: Chart) -> tuple[Tensor, Tensor]:
 
 
 def sorted_children(chart: Chart) -> tuple[list[Tensor], list[Tensor]]:
-    """The children of each level's compositions, sorted by node; one sort for the whole chart, which has a level.
+    """The children of each level's compositions, sorted by node; one sort for the whole chart instead of one per level.
 
     Returns:
         For each level the node ids, ascending, and the place of each in ``torch.stack([left, right]).flatten()`` of the

@@ -10,7 +10,7 @@ is made of it.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -78,8 +78,8 @@ class NodesApart(Nodes):
     ) -> Tensor:
         """The chosen vectors, with a gradient for the choice's ``weights``, for which the other candidates are built.
 
-        Cells of one candidate take part as well: a process may have no other cells, and all processes wait for
-        gradients from each.
+        Cells of one candidate take part as well. Of several processes that train together, one may have no other cells,
+        and every process must give the choice's weights a gradient.
         """
         cells, count = weights.shape
         numbers = torch.arange(count - 1, device=weights.device)
@@ -147,22 +147,6 @@ def attend_from_task(layer: CompositionLayer, task: Tensor, keys_values: Tensor)
     return torch.addcmul(attended, to_self, own_value).flatten(-2)
 
 
-class Source(Protocol):
-    """Where children's vectors and their projections by the first layer, without bias, come from."""
-
-    def vectors(self) -> Tensor:
-        """``(2, compositions, hidden_size)``, left and right."""
-
-    def query(self) -> Tensor:
-        """``(2, compositions, hidden_size)``."""
-
-    def keys_values(self) -> Tensor:
-        """``(2, compositions, 2 * hidden_size)``."""
-
-    def select(self, rows: Tensor) -> "Source":
-        """The same of some compositions; ``rows`` is ``(selected,)`` long."""
-
-
 class FromNodes(NamedTuple):
     """Rows of tables of all nodes. Each node is projected once, however many compositions it is a child in."""
 
@@ -171,16 +155,17 @@ class FromNodes(NamedTuple):
     queries: NodeRows
     all_keys_values: NodeRows
 
-    def vectors(self) -> Tensor:
+    def vectors(self) -> Tensor:  # (2, compositions, hidden_size), left and right
         return self.nodes.read(self.ids)
 
-    def query(self) -> Tensor:
+    def query(self) -> Tensor:  # (2, compositions, hidden_size)
         return self.queries.read(self.ids)
 
-    def keys_values(self) -> Tensor:
+    def keys_values(self) -> Tensor:  # (2, compositions, 2 * hidden_size)
         return self.all_keys_values.read(self.ids)
 
     def select(self, rows: Tensor) -> "FromNodes":
+        """The same of some compositions, ``(selected,)`` long."""
         return self._replace(ids=self.ids.index_select(1, rows))
 
 
@@ -219,9 +204,12 @@ class Children:
 
     Args:
         role_biases: ``(tokens, 3 * hidden_size)`` for each layer, the two children's rows last.
+        source: where the children's vectors and their projections by the first layer, without bias, come from.
     """
 
-    def __init__(self, layers: Sequence[CompositionLayer], role_biases: Sequence[Tensor], source: Source):
+    def __init__(
+        self, layers: Sequence[CompositionLayer], role_biases: Sequence[Tensor], source: "FromNodes | FromVectors"
+    ):
         self.layers, self.source = layers, source
         self.biases = [bias[-2:, None] for bias in role_biases]
         self._upper_inputs: list[LayerInput] = []  # of the second layer, the third, ...
@@ -240,7 +228,7 @@ class Children:
         return self._output(len(self.layers) - 1)
 
     def select(self, rows: Tensor) -> "Children":
-        """The same of some compositions, with everything that is computed already."""
+        """The same of some compositions, with the inputs of layers that are computed already."""
         children = Children(self.layers, (), self.source.select(rows))
         children.biases = self.biases
         children._upper_inputs = [layer_input.select(rows) for layer_input in self._upper_inputs]
@@ -286,6 +274,3 @@ class _GradientOfChoice(torch.autograd.Function):
         of_weights = upstream.new_empty(len(chosen), 1 + others.shape[1])
         of_weights.scatter_(1, chosen, of_chosen).scatter_(1, others, of_others)
         return upstream, of_weights.to(context.dtype), None, None, None
-
-
-__all__ = ["MIN_COMPOSITIONS_APART", "Children", "FromVectors", "NodesApart", "read_out", "task_output"]

@@ -140,6 +140,3 @@ def gumbel_noise(like: Tensor, scale: float) -> Tensor:
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
     return -scale * torch.empty_like(like, dtype=dtype).exponential_().log()
-
-
-__all__ = ["EncodedCells", "Nodes", "choice_offsets", "choice_weights", "choose"]

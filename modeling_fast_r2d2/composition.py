@@ -49,9 +49,9 @@ class CompositionLayer(GradientCheckpointingLayer):
         return isinstance(getattr(self.query_key_value, "weight", None), Tensor)
 
     def role_bias(self, num_tasks: int) -> Tensor:
-        """``(tokens, 3 * hidden_size)``: a role that is added to the input of a projection, as a bias after it. So one
-        product serves queries, keys and values, of which the last have no role. It is 0, and not used, without
-        ``has_weight``."""
+        """``(tokens, 3 * hidden_size)``: the roles, projected to queries and keys, plus the projection's bias. Added
+        after the projection, they do what roles in its input would, and one product serves queries, keys and values,
+        which have no role. It is 0, and not used, without ``has_weight``."""
         roles = self._roles(num_tasks)
         size = roles.shape[1]
         if not self.has_weight:
@@ -107,9 +107,10 @@ class CompositionLayer(GradientCheckpointingLayer):
         return projected + role_bias[:, None]
 
     def _attend(self, projected: Tensor) -> Tensor:
-        """`attention_reference` with three weights per token, not a row of scores: every token sees the left child, the
-        right child and, if it is a task token, itself. A softmax does not change if the right child's score is
-        subtracted from all scores, so only the difference of each key to the right child's is needed."""
+        """Masked attention, `composition_attention_reference` of the kernels, with three weights per token, not a row
+        of scores: every token sees the left child, the right child and, if it is a task token, itself. A softmax does
+        not change if the right child's score is subtracted from all scores, so only the difference of each key to the
+        right child's is needed."""
         query, key, value = self.heads(projected, 3)
         tasks = slice(len(query) - 2)
         keys = key[:-1] - key[-1]
@@ -129,23 +130,6 @@ class CompositionLayer(GradientCheckpointingLayer):
 
     def _norm(self, hidden: Tensor) -> Tensor:
         return F.layer_norm(hidden, hidden.shape[-1:], eps=self.eps)
-
-
-def attention_reference(projected: Tensor, num_heads: int) -> Tensor:
-    """The definition of the layer's attention, without dropout.
-
-    Args:
-        projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values, the two children's last.
-
-    Returns:
-        ``(tokens, compositions, hidden_size)``.
-    """
-    query, key, value = (part.unflatten(-1, (num_heads, -1)).transpose(0, 2) for part in projected.chunk(3, -1))
-    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5  # (heads, compositions, tokens, tokens)
-    sees = torch.eye(len(projected), dtype=torch.bool, device=projected.device)
-    sees[:, -2:] = True
-    weights = scores.masked_fill(~sees, float("-inf")).softmax(-1)
-    return (weights @ value).transpose(0, 2).flatten(-2)
 
 
 class SharedInputs(NamedTuple):
@@ -248,6 +232,3 @@ class Composition(nn.Module):
         to_left, to_right = self.blend(summed).softmax(-1).unsqueeze(-2).unbind(-1)
         parent = torch.addcmul(to_left * left, to_right, right)
         return F.layer_norm(parent, parent.shape[-1:], eps=self.eps)
-
-
-__all__ = ["Composition", "CompositionLayer", "CompositionStack", "SharedInputs", "attention_reference"]

@@ -13,7 +13,7 @@ from transformers.activations import ACT2FN
 from .processor_code import describe_to_sentence_transformers, save_processor_code
 
 ENCODINGS = ("forced", "chart", "heuristic")
-MINIMUM_RISK = "minimum_risk"  # a chart's other tree, for which the base model alone can be asked
+MINIMUM_RISK = "minimum_risk"  # another tree of a chart; the base model alone takes it
 PUNCTUATION = ("keep", "aside")
 
 # The fields by the values that they may have.
@@ -94,7 +94,8 @@ class FastR2D2Config(PreTrainedConfig):
             fine-tuning (task loss on the forced root, task loss on the chart's root, language model, tree KL).
             Pretraining has the last two. A loss of weight 0 is not computed.
         composition_kernels: ``"torch"``; ``"triton"``, the fused kernels of `fast_r2d2_kernels`; or ``"auto"``,
-            the fused kernels on a GPU where they can run, else torch.
+            the fused kernels on a GPU where they can run, else torch. float64 and activations other than GELU always
+            take torch's operations.
         classifier_dropout: Dropout of the task heads; None takes ``hidden_dropout_prob``.
         pad_token_id, unk_token_id, bos_token_id, eos_token_id: The usual ones; a text without a token is one
             ``unk_token_id``, and the last two stand for the context beyond a sentence's ends.
@@ -189,7 +190,8 @@ class FastR2D2Config(PreTrainedConfig):
         if num_labels is not None and not _is_whole(num_labels, 1):
             raise ValueError(f"num_labels must be a whole number >= 1, got {num_labels!r}")
         names = {} if self.id2label is None else self.id2label
-        if not isinstance(names, dict) or not all(str(key).isdecimal() for key in names):
+        is_empty = self.id2label is not None and not names
+        if is_empty or not isinstance(names, dict) or not all(str(key).isdecimal() for key in names):
             raise ValueError(
                 f"id2label must be a dict with the numbers of the labels as keys, got {self.id2label!r:.80}"
             )

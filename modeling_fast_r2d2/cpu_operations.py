@@ -134,6 +134,3 @@ class _Masked(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
         return _Masked.apply(upstream, *context.saved_tensors, context.scale), None, None
-
-
-__all__ = ["Dropout", "apply_linear", "is_plain", "linear", "weight_gradient"]

@@ -66,16 +66,28 @@ class TextEncoder:
             ValueError: for a limit below 1, without a tokenizer, and naming the row of what is no text.
         """
         processor = self._processor(tokenizer)
+        model: Any = self
+
+        def run(batch: list[Any]) -> list[np.ndarray]:
+            inputs = model_inputs(model, processor, batch, model.config.bounds_bonus)
+            return list(model(**inputs, return_dict=True).pooler_output.float().cpu().numpy())
+
         read = processor.read([sentences] if isinstance(sentences, str) else sentences)
-        limits = {"batch_size": batch_size, "batch_tokens": batch_tokens}
-        vectors = embed_sentences(self, processor, read, limits, show_progress_bar)
+        found = in_batches(model, read, run, batch_size, batch_tokens, show_progress_bar)
+        vectors = np.array(found, np.float32).reshape(len(found), self.config.hidden_size)
         if normalize_embeddings:
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def constituents(self, sentence: str, tokenizer: PreTrainedTokenizerBase | None = None) -> list[Constituent]:
         """Words and constituents of the parser's tree with their vectors, from left to right, the wider first."""
-        return constituents_of(self, self._processor(tokenizer), sentence)
+        processor = self._processor(tokenizer)
+        [read] = processor.read([sentence])
+        [vectors] = node_vectors(self, processor, [read], self.config.bounds_bonus)
+        found = [
+            Constituent(read.words[first : last + 1], (first, last), vectors[first, last]) for first, last in vectors
+        ]
+        return sorted(found, key=lambda constituent: (constituent.span[0], -constituent.span[1]))
 
     def sentence_vectors(
         self,
@@ -229,32 +241,6 @@ def batches_by_length(
         batch.append(row)
     if batch:
         yield batch
-
-
-def embed_sentences(
-    model: Any, processor: Any, sentences: Sequence[Any], limits: dict[str, int | None], show_progress: bool
-) -> np.ndarray:
-    """``(sentences, hidden_size)`` float32: root vectors in the order of the sentences.
-
-    Args:
-        sentences: as the processor has read them.
-        limits: ``batch_size`` and ``batch_tokens``, as for `batches_by_length`.
-    """
-
-    def run(batch: list[Any]) -> list[np.ndarray]:
-        inputs = model_inputs(model, processor, batch, model.config.bounds_bonus)
-        return list(model(**inputs, return_dict=True).pooler_output.float().cpu().numpy())
-
-    vectors = in_batches(model, sentences, run, **limits, show_progress=show_progress)
-    return np.array(vectors, np.float32).reshape(len(vectors), model.config.hidden_size)
-
-
-def constituents_of(model: Any, processor: Any, sentence: str) -> list[Constituent]:
-    """Words and constituents of the parser's tree over words, from left to right, the wider first."""
-    [read] = processor.read([sentence])
-    [vectors] = node_vectors(model, processor, [read], model.config.bounds_bonus)
-    found = [Constituent(read.words[first : last + 1], (first, last), vectors[first, last]) for first, last in vectors]
-    return sorted(found, key=lambda constituent: (constituent.span[0], -constituent.span[1]))
 
 
 def node_vectors(

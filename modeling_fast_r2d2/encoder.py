@@ -1,6 +1,6 @@
 """The one walk over a chart's levels: forced encoding is the chart of window 1 (paper, Sections 2.1 and 3.3).
 
-What encodes a level is chosen once per encoding, by `nodes_for`.
+Which nodes encode it is chosen once per encoding, by `nodes_for`; they may build small levels in a simpler way.
 """
 
 import sys
@@ -177,6 +177,3 @@ def is_unchanged(module: Composition | CompositionStack) -> bool:
 def is_checkpointed(stack: CompositionStack) -> bool:
     """Whether whole layers are computed again in the backward pass."""
     return any(layer.gradient_checkpointing and layer.training for layer in stack.layers)
-
-
-__all__ = ["EncodedChart", "encode_chart", "encode_forced", "nodes_for", "read_out"]

@@ -251,12 +251,9 @@ def kernels_for(stack: CompositionStack, vectors: Tensor) -> Any:
     if not stack.layers[0].is_gelu:
         return None
     config, dtype = stack.config, computing_dtype(vectors)
-    return fused_kernels(config.composition_kernels, vectors.to(dtype), KernelSizes.of(config))
+    return fused_kernels(config.composition_kernels, vectors[:0].to(dtype), KernelSizes.of(config))
 
 
 def computing_dtype(vectors: Tensor) -> torch.dtype:
     device = vectors.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else vectors.dtype
-
-
-__all__ = ["FusedNodes", "KernelSizes", "fused_kernels", "kernels_for", "read_out"]

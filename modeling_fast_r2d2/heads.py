@@ -88,6 +88,3 @@ class ClassificationHead(nn.Module):
 
     def forward(self, root: Tensor) -> Tensor:  # (batch, hidden_size) -> (batch, num_labels)
         return self.out_proj(self.dropout(self.activation(self.dense(root))))
-
-
-__all__ = ["ClassificationHead", "LanguageModelHead", "language_model_contexts", "language_model_loss"]

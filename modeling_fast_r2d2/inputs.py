@@ -325,7 +325,7 @@ def check_labels(labels: Tensor, num_rows: int, num_labels: int, problem_type: s
     are_classes = labels.dtype == torch.long and num_labels > 1
     if problem_type is not None:
         are_classes = problem_type == "single_label_classification"
-    of_one_number = are_classes or num_labels == 1
+    of_one_number = are_classes or (num_labels == 1 and problem_type != "multi_label_classification")
     shapes = [(num_rows,), (num_rows, 1)] if of_one_number else [(num_rows, num_labels)]
     is_right_type = labels.dtype == torch.long if are_classes else labels.is_floating_point()
     if tuple(labels.shape) not in shapes or not is_right_type:
@@ -334,6 +334,13 @@ def check_labels(labels: Tensor, num_rows: int, num_labels: int, problem_type: s
     if are_classes:
         rows, remedy = labels.flatten(), f"labels must be in 0 ... {num_labels - 1}; set num_labels"
         refuse_rows((rows < 0) | (rows >= num_labels), "a label outside the classes", remedy)
+
+
+def check_ids_to_predict(batch: EmbeddedBatch) -> Tensor:
+    """The token ids of a batch. Raises ValueError if it was given as vectors, which no language model predicts."""
+    if batch.token_ids is None:
+        raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
+    return batch.token_ids
 
 
 def check_encoding(encoding: str, choices: tuple[str, ...] = ENCODINGS) -> str:

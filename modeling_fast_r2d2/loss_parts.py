@@ -43,6 +43,3 @@ class LossParts(TrainerCallback):
             for name in NAMES:
                 if output.get(name) is not None:
                     self._found[name].append(output[name].detach())
-
-
-__all__ = ["LossParts"]

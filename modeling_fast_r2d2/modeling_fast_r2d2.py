@@ -23,6 +23,7 @@ from .inputs import (
     add_split_bonus,
     check_encoding,
     check_finite_scores,
+    check_ids_to_predict,
     check_labels,
     check_tree_labels,
     kind_of,
@@ -361,12 +362,11 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
 
     def lm_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         """The language model's loss, in nats: a mean over tokens. It needs a chart with all its cells, or a tree."""
-        if batch.token_ids is None:
-            raise ValueError("the language-model loss needs input_ids; evaluate with inputs_embeds, train with ids")
+        token_ids = check_ids_to_predict(batch)
         ends = torch.cat([batch.special["bos"], batch.special["eos"]])
         contexts = language_model_contexts(chart, encoded.nodes, ends)
         hidden = self.run_decoder(batch.special["mask"], contexts)
-        return self.lm_head.loss(hidden, batch.token_ids.long())
+        return self.lm_head.loss(hidden, token_ids.long())
 
     def tree_loss(self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
         """The parser's loss, in nats: a mean over sentences (see `TreeDistribution`)."""
@@ -441,11 +441,11 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
         """The inputs of `forward` with one row per sentence."""
-        raise NotImplementedError
+        return inputs
 
     def features(self, batch: EmbeddedBatch, roots: Tensor) -> Tensor:
         """The classifier's input, ``(batch, hidden_size)``, from the root vectors of all sentences."""
-        raise NotImplementedError
+        return roots
 
     @left_to_python
     @can_return_tuple
@@ -492,6 +492,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
 
     def _training_output(self, batch: EmbeddedBatch, labels: Tensor, encoding: str) -> FastR2D2ClassifierOutput:
         """The four losses, as far as they have weight, and the fields of ``encoding`` if its task loss has."""
+        if self.config.lm_loss_weight:
+            check_ids_to_predict(batch)
         if not (self.config.forced_loss_weight or self.config.chart_loss_weight):
             raise ValueError("give forced_loss_weight or chart_loss_weight a value above 0 to train a classifier")
         if self.config.tree_loss_weight:
@@ -531,12 +533,6 @@ class FastR2D2ForSequenceClassification(FastR2D2Classifier):
 
     _auto_class = "AutoModelForSequenceClassification"
 
-    def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
-        return inputs
-
-    def features(self, batch: EmbeddedBatch, roots: Tensor) -> Tensor:
-        return roots
-
 
 class FastR2D2ForPairClassification(FastR2D2Classifier):
     """Classification of sentence pairs: both roots and ``[PAIR]`` through the decoder (paper, Section 4.2).
@@ -548,7 +544,7 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
     0 on the first sentence and 1 on the second, and no ``atom_spans``.
     """
 
-    _auto_class = "AutoModelForSequenceClassification"  # for a saved pair model this class is that one
+    _auto_class = "AutoModelForSequenceClassification"  # which loads a saved pair model as this class
     sentences_per_row = 2
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:

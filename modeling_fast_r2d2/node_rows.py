@@ -202,6 +202,3 @@ class _All(torch.autograd.Function):
     def backward(context: Any, upstream: Tensor) -> tuple[None, Tensor]:
         context.store.gradient.add_(upstream)
         return None, upstream.new_zeros(())
-
-
-__all__ = ["NodeRows", "PlainNodeRows", "SortedReads", "rows_of_nodes"]

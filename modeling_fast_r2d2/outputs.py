@@ -17,7 +17,8 @@ class FastR2D2Output(ModelOutput):
         last_hidden_state: ``(batch, 2 * seq_len - 1, hidden_size)``: leaves at 0 ... n-1, the constituent that splits
             at ``k`` at ``seq_len + k``, zeros elsewhere.
         pooler_output: ``(batch, hidden_size)``, sentence vectors: those of the roots, through `FastR2D2Model.pool`.
-        split_scores: ``(batch, seq_len - 1)``, the parser's raw scores, 0 past the sentence.
+        split_scores: ``(batch, seq_len - 1)``, the scores that made the trees: the parser's or those given, with
+            ``split_bonus``. Those past the sentence mean nothing.
         spans: ``(batch, seq_len - 1, 2)`` long, first and last token of the constituent that splits at ``k``; -1 past
             the sentence.
         log_prob: ``(batch,)`` float32 or wider, nats: log p̃ of the root; None when forced.

@@ -281,9 +281,3 @@ def _sinusoidal_positions(length: int, size: int, device: torch.device) -> Tenso
     frequency = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10_000.0) / size))
     angle = torch.arange(length, device=device)[:, None] * frequency
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
-
-
-__all__ = [
-    "LSTMBackbone", "TopDownParser", "plan_segments", "range_logsumexp", "span_nesting", "split_log_prob",
-    "tree_label_loss",
-]  # fmt: skip

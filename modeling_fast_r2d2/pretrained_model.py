@@ -45,7 +45,7 @@ def _say_what_to_compile() -> None:
 
 
 class FastR2D2PreTrainedModel(PreTrainedModel):
-    """Initialisation, loading and the parser's share of resizing; the models are below."""
+    """Initialisation, loading and the parser's share of resizing: what all models have."""
 
     config_class = FastR2D2Config
     base_model_prefix = "model"
@@ -183,9 +183,6 @@ def parameter_groups(
         # nothing but rounding errors, and AdamW would turn these into steps of a full learning rate.
         if not name.endswith("parser.score.bias"):
             is_bias = "bias" in name.rpartition(".")[2]  # an LSTM's are bias_ih_l0, ...
-            group = "parser" if name.startswith(("parser.", "model.parser.")) else "encoder"
+            group = "parser" if "parser" in name.split(".") else "encoder"  # also within a wrapper
             groups[group, 0.0 if is_bias else weight_decay]["params"].append(parameter)
     return [group for group in groups.values() if group["params"]]
-
-
-__all__ = ["FastR2D2PreTrainedModel", "left_to_python", "parameter_groups"]

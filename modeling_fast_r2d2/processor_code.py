@@ -11,7 +11,7 @@ from typing import Any
 
 from transformers.dynamic_module_utils import custom_object_save, get_class_from_dynamic_module
 
-try:  # transformers does not ask for what is imported within ``try``
+try:  # transformers does not require packages that are imported within ``try``
     from tokenization_fast_r2d2.processing_fast_r2d2 import FastR2D2Processor
 except ImportError:
     FastR2D2Processor = None  # type: ignore[assignment, misc]
@@ -63,6 +63,3 @@ def describe_to_sentence_transformers(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in SENTENCE_TRANSFORMERS_FILES.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-__all__ = ["describe_to_sentence_transformers", "processor_class", "save_processor_code"]

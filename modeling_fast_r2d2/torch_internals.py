@@ -64,9 +64,3 @@ def onednn_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None, gelu: boo
     """``F.linear``, then exact GELU if asked for, by oneDNN and without a gradient: what torch's compiler calls."""
     activation, algorithm = ("gelu", "none") if gelu else ("none", "")
     return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, activation, [], algorithm)
-
-
-__all__ = [
-    "has_global_hooks", "backward_pass", "has_onednn", "is_compiled", "is_transformed", "has_hooks",
-    "onednn_linear",
-]  # fmt: skip

@@ -59,7 +59,8 @@ def test_bad_values_are_refused_by_name(data, name):
 @pytest.mark.parametrize(
     ("name", "value"),
     [("num_labels", "3"), ("num_labels", 0), ("num_labels", -1), ("num_labels", 2.5), ("id2label", 5),
-     ("id2label", {"a": 1}), ("id2label", ["a"]), ("dtype", "float99"), ("dtype", 32), ("dtype", "nn"),
+     ("id2label", {"a": 1}), ("id2label", {}), ("id2label", ["a"]), ("dtype", "float99"), ("dtype", 32),
+     ("dtype", "nn"),
      ("layer_norm_eps", 0.0), ("hidden_dropout_prob", 1.0), ("problem_type", "multi_label")],
 )  # fmt: skip
 def test_inherited_fields_are_checked_too(name, value):

@@ -123,6 +123,16 @@ def test_fine_tuning_sums_the_losses_that_have_weight(tiny_config, tiny_model, a
     assert sorted(composed) == sorted({"forced" if name == "forced" else "chart" for name in chosen})
 
 
+def test_vectors_cannot_train_a_language_model(tiny_config, a_batch):
+    model, composed = FastR2D2ForSequenceClassification(tiny_config).train(), []
+    model.model.composition.score.register_forward_hook(lambda *_: composed.append(1))
+    vectors = model.get_input_embeddings()(a_batch["input_ids"])
+    inputs = {"attention_mask": a_batch["attention_mask"], "split_scores": torch.zeros(5, 8)}
+    with pytest.raises(ValueError, match="the language-model loss needs input_ids"):
+        model(inputs_embeds=vectors, labels=torch.tensor([0, 1, 0, 1, 1]), **inputs)
+    assert not composed
+
+
 def test_a_classifier_needs_a_task_loss(tiny_config, a_batch):
     weights = {"forced_loss_weight": 0.0, "chart_loss_weight": 0.0}
     model = FastR2D2ForSequenceClassification(FastR2D2Config(**tiny_config.to_dict() | weights)).train()

@@ -229,6 +229,7 @@ BAD_LABELS = [  # num_labels, problem_type, labels, message
     (1, None, torch.zeros(2, 2), r"\(2,\) floating point, .* got \(2, 2\)"),
     (1, None, torch.tensor(0.5), r"\(2,\) floating point, .* got \(\)"),
     (1, None, torch.tensor([0, 1]), r"\(2,\) floating point, .* torch.int64"),
+    (1, "multi_label_classification", torch.zeros(2), r"\(2, 1\) floating point, .* got \(2,\)"),
     (1, None, [0.0, 1.0], "labels must be a tensor, got list"),
 ]
 

@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from modeling_fast_r2d2 import (
     FastR2D2ForConstituencyParsing,
@@ -23,7 +24,8 @@ from modeling_fast_r2d2 import (
 )
 def test_every_parameter_has_its_group(tiny_config, model_class, weight_decay):
     model = model_class(tiny_config)
-    groups = parameter_groups(model, 0.5, 0.25, weight_decay)
+    wrapped = torch.nn.ModuleDict({"module": model})  # as data-parallel training and adapters wrap it
+    groups = parameter_groups(wrapped, 0.5, 0.25, weight_decay)
     place = {id(parameter): group for group in groups for parameter in group["params"]}
     assert len(place) == sum(len(group["params"]) for group in groups)
     for name, parameter in model.named_parameters():

@@ -59,7 +59,7 @@ def decode_lines(
     file: BinaryIO | gzip.GzipFile, path: str | Path, keep_ends: bool = False, max_characters: int = LONGEST_LINE
 ) -> Iterator[str]:
     """Lines of an open binary file, as `read_lines` gives them; error messages call the file ``path``."""
-    most = 4 * max_characters + 5  # bytes in UTF-8, with a byte order mark and a line end
+    most = 4 * max_characters + 6  # more bytes than the longest line has in UTF-8, with byte order mark and line end
     for number, raw in enumerate(_lines(file, path, most), start=1):
         if len(raw) == most:
             raise ValueError(too_long(f"{path}, line {number}", max_characters))

@@ -37,7 +37,7 @@ def pad_sentences(
 
 def pad_spans(spans: Sequence[Sequence[tuple[int, int]]]) -> Tensor:
     """Lists of inclusive spans as ``(batch, max_spans, 2)`` long, padded with -1."""
-    padded = torch.full((len(spans), max(map(len, spans)), 2), -1)
+    padded = torch.full((len(spans), max(map(len, spans), default=0), 2), -1)
     for row, row_spans in enumerate(spans):
         if len(row_spans):
             padded[row, : len(row_spans)] = torch.as_tensor(row_spans)

@@ -204,6 +204,3 @@ def _through_attention(
     )
     of_output = of_update.t() @ run.attended if needed[1] else None
     return of_rows, of_projected, of_role_bias, of_output, of_bias.to(weights.attention_output_bias.dtype)
-
-
-__all__ = ["LayerOptions", "LayerWeights", "composition_layer", "composition_layer_reference"]

@@ -145,6 +145,3 @@ def _results(function: Callable, inputs: list[Tensor], options: tuple) -> list[T
     arriving = [torch.randn(output.shape, generator=generator).bfloat16().to(output) for output in real]
     grads = torch.autograd.grad(real, leaves, arriving, allow_unused=True)
     return [*(output.detach() for output in outputs), *(grad for grad in grads if grad is not None)]
-
-
-__all__ = ["describe_place", "first_fault"]
