@@ -5,7 +5,6 @@ import copy
 import ctypes
 import json
 import math
-import os
 import platform
 import random
 import statistics
@@ -27,7 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # pretraining, whi
 
 from modeling_fast_r2d2 import FastR2D2Config, bundled_checkpoint
 from modeling_fast_r2d2.cpu_operations import linear
+from modeling_fast_r2d2.embedding import batches_by_length
+from modeling_fast_r2d2.text_files import write_text
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences, tokenize_sentences
+from tokenization_fast_r2d2.padding import pad_sentences
 
 VOCAB_SIZE = 30522
 LONG_RUN_SECONDS = 20.0
@@ -211,24 +213,14 @@ def batches_of(sentences: Sequence[list[int]], size: int, tokens: int | None = N
     """Batches of ``size`` sentences in their order, or of similar lengths with ``tokens`` tokens, padding included."""
     if tokens is None:
         yield from (list(sentences[start : start + size]) for start in range(0, len(sentences), size))
-        return
-    batch: list[list[int]] = []
-    for ids in sorted(sentences, key=len):
-        if batch and (len(batch) + 1) * len(ids) > tokens:
-            yield batch
-            batch = []
-        batch.append(ids)
-    if batch:
-        yield batch
+    else:
+        for rows in batches_by_length(list(map(len, sentences)), batch_tokens=tokens):
+            yield [sentences[row] for row in rows]
 
 
 def pad(batch: list[list[int]], device: str) -> dict[str, Tensor]:
     """``input_ids`` and ``attention_mask`` of a batch."""
-    rows = [torch.tensor(ids) for ids in batch]
-    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    lengths = torch.tensor([len(row) for row in rows])
-    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-    return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+    return {name: tensor.to(device) for name, tensor in pad_sentences(batch).items()}
 
 
 def as_memory(number: int | None) -> str:
@@ -243,7 +235,5 @@ def save(folder: Path | None, name: str, results: dict, text: str) -> None:
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for path, content in ((folder / f"{name}.json", json.dumps(results, indent=2)), (folder / f"{name}.md", text)):
-        aside = path.with_name(path.name + ".part")
-        aside.write_text(content + "\n", encoding="utf-8")
-        os.replace(aside, path)
+    write_text(folder / f"{name}.json", json.dumps(results, indent=2) + "\n")
+    write_text(folder / f"{name}.md", text + "\n")
