@@ -299,18 +299,36 @@ def test_the_tree_loss_refuses_infinite_scores(tiny_config, value):
 
 SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
 TYPES = st.sampled_from([torch.int64, torch.int32, torch.bool, torch.float32, torch.float16, torch.complex64])
-TENSORS = st.builds(lambda shape, dtype, value: torch.full(shape, value).to(dtype), SHAPES, TYPES, st.integers(-2, 120))
+VALUES = st.integers(-2, 120)
 
 
-@given(
-    inputs=st.fixed_dictionaries(
-        {"input_ids": TENSORS},
-        optional=dict.fromkeys(("attention_mask", "atom_spans", "split_scores", "labels", "token_type_ids"), TENSORS),
-    ),
-    is_pair=st.booleans(),
-    num_labels=st.integers(1, 3),
-)
-def test_any_tensors_are_used_or_refused(tiny_config, inputs, is_pair, num_labels):
+def tensors(shapes, dtypes, values):
+    return st.builds(lambda shape, dtype, value: torch.full(shape, value).to(dtype), shapes, dtypes, values)
+
+
+def any_inputs():
+    names = "attention_mask", "atom_spans", "split_scores", "labels", "token_type_ids"
+    drawn = tensors(SHAPES, TYPES, VALUES)
+    return st.fixed_dictionaries({"input_ids": drawn}, optional=dict.fromkeys(names, drawn))
+
+
+def inputs_that_fit(is_pair, num_labels):
+    """Tensors for two rows, or two pairs of rows, of three tokens each; nothing but their values may be wrong."""
+    rows = (2, 2) if is_pair else (2,)
+    whole, real = st.just(torch.int64), st.just(torch.float32)
+    ids = tensors(st.just((*rows, 3)), whole, st.integers(0, 101))
+    others = {
+        "attention_mask": tensors(st.just((*rows, 3)), whole, st.integers(0, 1)),
+        "atom_spans": tensors(st.just((*rows, 1, 2)), whole, st.integers(-1, 2)),
+        "split_scores": tensors(st.just((*rows, 2)), real, VALUES),
+        "labels": tensors(st.just((2,)), whole if num_labels > 1 else real, st.integers(0, 2)),
+    }
+    return st.fixed_dictionaries({"input_ids": ids}, optional=others)
+
+
+@given(data=st.data(), fits=st.booleans(), is_pair=st.booleans(), num_labels=st.integers(1, 3))
+def test_any_tensors_are_used_or_refused(tiny_config, data, fits, is_pair, num_labels):
+    inputs = data.draw(inputs_that_fit(is_pair, num_labels) if fits else any_inputs())
     config = with_labels(tiny_config, num_labels)
     model = (FastR2D2ForPairClassification if is_pair else FastR2D2ForSequenceClassification)(config).eval()
     try:
