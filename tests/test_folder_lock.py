@@ -22,7 +22,9 @@ def other_run(tmp_path):
     """The process of a run that holds the folder ``run``."""
     process = multiprocessing.get_context("fork").Process(target=_hold_until_killed, args=(tmp_path / "run",))
     process.start()
-    while not (tmp_path / "run" / OWNER_FILE).exists() or not (tmp_path / "run" / OWNER_FILE).read_text():
+    owner, deadline = tmp_path / "run" / OWNER_FILE, time.monotonic() + 60
+    while not (owner.exists() and owner.read_text()):
+        assert time.monotonic() < deadline, "the folder is not held"
         time.sleep(0.01)
     yield process
     process.kill()

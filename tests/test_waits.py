@@ -2,25 +2,20 @@
 
 import copy
 import importlib
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
-
-from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu  # noqa: E402
-
-from modeling_fast_r2d2 import encoder, fused  # noqa: E402
-from modeling_fast_r2d2.choice import Nodes  # noqa: E402
-from modeling_fast_r2d2.modeling_fast_r2d2 import (  # noqa: E402
+from modeling_fast_r2d2 import encoder, fused
+from modeling_fast_r2d2.choice import Nodes
+from modeling_fast_r2d2.modeling_fast_r2d2 import (
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
     FastR2D2ForSequenceClassification,
 )
-from pretraining.encoded import Guidance  # noqa: E402
-from pretraining.losses import LOSSES, Objective  # noqa: E402
+from pretraining.encoded import Guidance
+from pretraining.losses import LOSSES, Objective
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
 
