@@ -1,40 +1,26 @@
 """Confidences of constituents: the closed form against the sum over all trees, and what flat trees leave out."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modeling_fast_r2d2.grammar_induction.consensus import span_posteriors
 from modeling_fast_r2d2.parsing.confidence import Calibration, split_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
 scores_lists = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9)
 
 
-def slow_probabilities(scores):
-    """From the top down: a span is a constituent if one around it is, and splits right before or after it."""
-    last_leaf = len(scores)
-    weights = np.exp(np.array(scores, dtype=float))
-
-    @cache
-    def probability(i, j):
-        if (i, j) == (0, last_leaf):
-            return 1.0
-        wider_left = (probability(a, j) * weights[i - 1] / weights[a:j].sum() for a in range(i))
-        wider_right = (probability(i, b) * weights[j] / weights[i:b].sum() for b in range(j + 1, last_leaf + 1))
-        return sum(wider_left) + sum(wider_right)
-
-    return {(i, j): probability(i, j) for i in range(last_leaf + 1) for j in range(i + 1, last_leaf + 1)}
-
-
 @given(scores_lists)
 def test_probabilities_are_those_of_all_trees(scores):
-    wanted = slow_probabilities(scores)
-    found = split_probabilities(np.array(scores, np.float32), list(wanted))
-    np.testing.assert_allclose(found, list(wanted.values()), rtol=1e-6, atol=1e-12)
+    posteriors = span_posteriors(torch.tensor([scores], dtype=torch.float64), torch.tensor([len(scores) + 1]))[0]
+    spans = [(i, j) for i in range(len(scores) + 1) for j in range(i + 1, len(scores) + 1)]
+    found = split_probabilities(np.array(scores, np.float32), spans)
+    np.testing.assert_allclose(found, [posteriors[i, j - i + 1] for i, j in spans], rtol=1e-6, atol=1e-12)
 
 
 def test_scores_that_are_far_apart_have_no_overflow():

@@ -71,22 +71,10 @@ def test_unseen_tokens_do_not_change_the_tree_over_the_others(tree_parser, token
 def test_unseen_tokens_go_with_the_one_to_their_left(data):
     order = data.draw(st.permutations(range(data.draw(st.integers(0, 6)))))
     groups = data.draw(st.lists(st.integers(1, 4), min_size=len(order) + 1, max_size=len(order) + 1))
-    tree, leaf, number, seen = random_tree(order), count(), count(), []
+    tree, leaf, number, seen = BinaryTree.from_order(order), count(), count(), []
     expected = " ".join(grouped(word, groups[next(leaf)], number, seen) for word in tree.brackets().split())
     seen[0] += data.draw(st.integers(0, groups[0] - 1))  # which of the first tokens is seen makes no difference
     assert with_unseen(tree, seen, sum(groups)).brackets() == expected
-
-
-def random_tree(order: list[int]) -> BinaryTree:
-    """Splits at the least of ``order``, by the definition."""
-
-    def brackets(i: int, j: int) -> str:
-        if i == j:
-            return str(i)
-        k = min(range(i, j), key=order.__getitem__)
-        return f"({brackets(i, k)} {brackets(k + 1, j)})"
-
-    return BinaryTree.from_brackets(brackets(0, len(order)))[0]
 
 
 def grouped(word: str, size: int, number, seen: list[int]) -> str:
