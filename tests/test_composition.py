@@ -1,7 +1,5 @@
 """The composition function on its own."""
 
-import copy
-
 import pytest
 import torch
 from hypothesis import given
@@ -12,32 +10,6 @@ from modeling_fast_r2d2 import FastR2D2Config
 from modeling_fast_r2d2.children_apart import Children, FromVectors, task_output
 from modeling_fast_r2d2.composition import Composition, CompositionLayer
 from modeling_fast_r2d2.encoder import is_unchanged
-
-
-@pytest.mark.parametrize("num_layers", [1, 3])
-def test_scores_and_parents_apart_are_those_of_whole_compositions(tiny_config, num_layers):
-    """Values and gradients, also of some compositions alone."""
-    config = copy.deepcopy(tiny_config)
-    config.num_hidden_layers = num_layers
-    torch.manual_seed(0)
-    composition = Composition(config).eval().double()
-    vectors, tasks = torch.randn(2, 11, config.hidden_size).double(), torch.randn(2, config.hidden_size).double()
-    leaves = [vectors.requires_grad_(), tasks.requires_grad_(), *composition.parameters()]
-    shared, stack, some = composition.prepare(tasks), composition.stack, torch.tensor([7, 2, 2, 9])
-    source = FromVectors(vectors, stack.layers[0].query_key_value.weight)
-    children = Children(stack.layers, shared.role_biases, source)
-    selected = children.select(some)
-    ours = (
-        composition.log_prob(task_output(stack, shared, children, 0)),
-        composition.parent(task_output(stack, shared, selected, 1), *selected.output()),
-    )
-    parents, log_probs = composition(shared, vectors)
-    for a, b in zip(ours, (log_probs, parents[some]), strict=True):
-        torch.testing.assert_close(a, b)
-        gradients = [
-            torch.autograd.grad(x.sin().sum(), leaves, retain_graph=True, materialize_grads=True) for x in (a, b)
-        ]
-        torch.testing.assert_close(*gradients)
 
 
 @torch.no_grad()

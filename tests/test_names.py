@@ -7,7 +7,6 @@ from transformers import pipeline
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing_pipeline import METHODS
-from tokenization_fast_r2d2.padding import pad_split_signs
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 
 TEXT = "Yes, the Unbelievable York Stock Exchange of Mr. Smith, New York, is in New-York"
@@ -40,10 +39,6 @@ def test_texts_and_given_words_have_the_same_names(tokenizer):
         assert [pair for pair in pairs if pair[0] != pair[1]] == [*NAMES, ("New", "York")]
         assert pairs.count(("Unbelievable", "Unbelievable")) == read.word_ids.count(2) - 1 > 0
     assert pad_batch([of_text])["split_signs"].tolist() == pad_batch([of_words])["split_signs"].tolist()
-
-
-def test_bounds_and_names_have_opposite_signs():
-    assert pad_split_signs([[0], []], [[2, 3], [1]], 5).tolist() == [[1, 0, -1, -1], [0, -1, 0, 0]]
 
 
 @pytest.mark.parametrize("method", list(METHODS))

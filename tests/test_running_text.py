@@ -36,22 +36,6 @@ def test_texts_without_words_have_no_sentences_and_others_keep_their_places(toke
     assert [len(found) for found in split_texts(texts, tokenizer)] == [0, 1, 0, 0, 2]
 
 
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ['"Why?" asked Mary.'],
-        ['He said, "Go."', "She went."],
-        ["He left.", '"Why?" she asked.', "(It rained.)", "“Stop!” he cried.", "‘No.’", "She fell."],
-        ["« Pourquoi ? » demanda Marie.", "« Oui. »", "Il part."],
-        ["it rained.", "it poured."],
-    ],
-)
-def test_quotes_stay_with_their_sentence(tokenizer, sentences):
-    text = " ".join(sentences)
-    [found] = split_texts([text], tokenizer)
-    assert [text[offsets[0][0] : offsets[-1][1]] for _, offsets in found] == sentences
-
-
 @given(st.text("ab.?!\"'“”«») \n"))
 def test_sentences_have_all_that_is_visible(tokenizer, text):
     [found] = split_texts([text], tokenizer)

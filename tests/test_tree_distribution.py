@@ -130,24 +130,6 @@ def test_a_bonus_raises_the_candidates_that_split_there(lengths, window, seed):
             assert raised[row, column] == trees.candidate_log_prob[row, column] + more
 
 
-def test_sampled_loss_and_gradient_converge_to_the_exact_ones():
-    trees, _, scores = draw([9, 1, 6, 2], 3, seed=1)
-    exact = trees.tree_loss(scores)
-    exact_gradient = torch.autograd.grad(exact, scores)[0]
-    errors = []
-    for samples in (16, 256, 4096):
-        generator = torch.Generator().manual_seed(0)
-        loss_error, gradient_error = [], []
-        for _ in range(8):
-            sampled = trees.tree_loss(scores, trees.sample(samples, generator) / samples)
-            loss_error.append((sampled - exact).square())
-            gradient_error.append((torch.autograd.grad(sampled, scores)[0] - exact_gradient).square().sum())
-        errors.append([float(torch.stack(values).mean().detach().sqrt()) for values in (loss_error, gradient_error)])
-    for few, many in zip(errors, errors[1:], strict=False):  # 16 times the samples, a quarter of the error
-        assert all(0.1 < after / before < 0.5 for before, after in zip(few, many, strict=True))
-    assert errors[-1][0] < 0.01 * float(exact.detach())
-
-
 def test_counts_of_samples_are_distributed_as_those_of_trees():
     """Means and covariances of the counts, against trees walked one by one."""
     trees, _, _ = draw([5, 4], 4, seed=2)

@@ -19,6 +19,8 @@ from tokenization_fast_r2d2.sentences import find_abbreviations, split_text
         ["The end . . .", "It is over"],
         ["« Pourquoi ? » demanda Marie.", "« Oui. »", "Il part."],
         ["He said , `` Go . ''", "She went ."],
+        ['He said, "Go."', "She went."],
+        ["He left.", '"Why?" she asked.', "(It rained.)", "“Stop!” he cried.", "‘No.’", "She fell."],
         ["it rained.", "it poured!", "yes."],
         ["He said no... and left.", "Nothing.", "It was 5 p.m. when Yahoo! bought it."],
     ],
