@@ -105,7 +105,7 @@ def test_a_pair_is_two_vectors_their_difference_and_their_product():
     np.testing.assert_allclose(found, torch.cat([first, second, (first - second).abs(), first * second], 1), atol=1e-6)
 
 
-def test_labels_are_read_from_the_constituents_of_both_trees(tmp_path, capsys, plain):
+def test_labels_are_read_from_the_constituents_of_both_trees(tmp_path, capsys):
     """The last word tells the label, so a vector that knows it is always right. A mark that is a word counts as one."""
     lines = [f"(S (SYM --) (PRP he) (VP (VBD saw) ({label} (DT the) (JJ old) (NN {noun}))))"
              for label, noun in [("NP", "bridge")] * 2 + [("ADJP", "river")] * 2] * 5  # fmt: skip
@@ -121,7 +121,7 @@ def test_labels_are_read_from_the_constituents_of_both_trees(tmp_path, capsys, p
         evaluate_vectors.main(["--treebank", str(tmp_path / "gold.mrg")])
 
 
-def test_the_lowest_of_several_labels_counts_and_the_sentence_does_not(plain):
+def test_the_lowest_of_several_labels_counts_and_the_sentence_does_not():
     [tree] = [parse_brackets("(S (NP (DT the) (NN man)) (S (VP (VBD saw) (X (PRP it)))))")]
     vector = {
         span: np.full(2, 1.0 + 10 * span[0] + span[1]) for span in [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (0, 3)]

@@ -12,7 +12,6 @@ from torch import nn
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2Model, bundled_checkpoint
 from modeling_fast_r2d2.checkpoints.export import export_parser, export_parser_to_onnx, exportable_parser
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from tokenization_fast_r2d2.reading import pad_batch
 from tokenization_fast_r2d2.words import word_spans
 
 SENTENCES = ["The old man bought a new car", "Yes", "Dogs bark", "The unbelievably old bridge was built in a week " * 4]
@@ -73,26 +72,9 @@ def test_an_onnx_file_scores_any_batch_of_any_length(parser_model, tmp_path):
         torch.testing.assert_close(torch.from_numpy(scores), parser_model.base_model.parser(ids, lengths))
 
 
-@pytest.mark.slow
-def test_onnx_gives_the_bundled_models_trees(model, tokenizer, tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    export_parser_to_onnx(model, tmp_path / "parser.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "parser.onnx")
-    parser = TreeParser(model, tokenizer)
-    read = parser.read(SENTENCES)
-    batch = pad_batch(read)
-    lengths = batch["attention_mask"].sum(1)
-    [scores] = session.run(None, {"input_ids": batch["input_ids"].numpy(), "lengths": lengths.numpy()})
-    for sentence, row, parsed in zip(read, scores, parser(SENTENCES), strict=True):
-        by_hand = BinaryTree.from_split_scores(row[: len(sentence.word_ids) - 1], sentence.word_ids)
-        assert by_hand.to_words(sentence.word_ids) == parsed.tree
-        np.testing.assert_allclose(sentence.scores(row, parsed.tree), parsed.split_scores, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("layers", [{nn.Linear}, {nn.LSTM}, {nn.Linear, nn.LSTM}])
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization")
-def test_quantised_models_parse_and_encode(model, tokenizer, layers):
+def test_quantised_models_parse_and_encode(tokenizer, layers):
     """Rounding to int8 changes scores and vectors by some per cent."""
     whole = FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
     quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(whole), layers, dtype=torch.qint8)

@@ -141,15 +141,6 @@ def test_heads_and_tokenizers_that_pad_on_the_left_parse_too(parse, tokenizer):
     assert model.parse(**tokenizer(SENTENCES[0], return_tensors="pt")).spans.shape[0] == 1
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 4])
-def test_a_text_without_a_word_is_classified_as_unknown(tokenizer, batch_size):
-    model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint(), num_labels=3)
-    classify = pipeline("text-classification", model=model, tokenizer=tokenizer)
-    found = [result["score"] for result in classify(["", "A cat", " ", "It rained all day"], batch_size=batch_size)]
-    expected = [classify(text)[0]["score"] for text in ("[UNK]", "A cat", "[UNK]", "It rained all day")]
-    assert found == pytest.approx(expected, abs=1e-5)
-
-
 CLEAN_PROCESS = """
 import sys, json
 import transformers

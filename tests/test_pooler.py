@@ -18,7 +18,7 @@ TEXT = "The old man bought a new car"
 
 
 @pytest.fixture
-def folder(tmp_path, tokenizer):
+def folder(tmp_path):
     """The bundled model with a pooler."""
     given = FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint())
     model = FastR2D2ForPreTraining(FastR2D2Config.from_dict(given.config.to_dict() | {"pooler": True}))

@@ -112,7 +112,7 @@ def test_auto_classes_for_other_tasks_give_no_model(tiny_model, tmp_path):
                 auto.from_pretrained(folder)
 
 
-def test_parsing_reads_only_the_parsers_tensors(tiny_model, tmp_path, monkeypatch):
+def test_parsing_reads_only_the_parsers_tensors(tiny_model, tmp_path):
     tiny_model.save_pretrained(tmp_path)
     # A file whose other tensors are damaged loads all the same, with the same trees.
     path = tmp_path / "model.safetensors"

@@ -5,19 +5,15 @@ import pytest
 import torch
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
+from without_chance import WITHOUT_CHANCE
 
 from modeling_fast_r2d2 import (
     FastR2D2ForPairClassification,
     FastR2D2ForSequenceClassification,
     bundled_checkpoint,
-    parameter_groups,
 )
 from modeling_fast_r2d2.loss_parts import LossParts
 
-CERTAIN = {
-    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "parser_dropout_prob": 0.0, "split_noise": 0.0,
-    "choice_noise": 0.0,
-}  # fmt: skip
 TEXTS = [
     "a fine film", "a dull film with a bad plot and a worse end", "great", "bad", "the plot was not bad at all",
     "it rained", "a warm and gripping story about two old friends", "cold", "so it ends", "nobody knows why they left",
@@ -56,7 +52,7 @@ def weights(model) -> torch.Tensor:
 def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_path, lm_loss_weight, chosen):
     trained = []
     for size, accumulation in ((4, 1), (2, 2), (1, 4)):
-        model = model_of(**CERTAIN, lm_loss_weight=lm_loss_weight)
+        model = model_of(**WITHOUT_CHANCE, lm_loss_weight=lm_loss_weight)
         before = weights(model).clone()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         trainer_of(
@@ -94,15 +90,6 @@ def test_what_trainer_offers_trains(rows, tokenizer, tmp_path, arguments, model_
     assert 0 <= trainer.evaluate()["eval_accuracy"] <= 1
 
 
-def test_two_learning_rates_are_the_optimizers(rows, tokenizer, tmp_path):
-    model = model_of()
-    encoder, parser = model.model.embeddings.weight.clone(), model.model.parser.embeddings.weight.clone()
-    groups = parameter_groups(model, learning_rate=0.0, parser_learning_rate=1e-2, weight_decay=0.0)
-    trainer_of(model, rows, tokenizer, tmp_path, (torch.optim.AdamW(groups), None)).train()
-    assert torch.equal(model.model.embeddings.weight, encoder)
-    assert not torch.equal(model.model.parser.embeddings.weight, parser)
-
-
 def test_predictions_of_ragged_batches_are_those_of_single_sentences(rows, tokenizer, tmp_path):
     model = model_of().eval()
     found = trainer_of(model, rows, tokenizer, tmp_path, per_device_eval_batch_size=3).predict(rows).predictions
@@ -128,23 +115,6 @@ def test_the_log_has_the_parts_of_the_loss_by_name(rows, tokenizer, tmp_path, ca
         assert parts.keys() == weights.keys() and min(parts.values()) > 0
         assert sum(weights[name] * value for name, value in parts.items()) == pytest.approx(entry["loss"])
     assert not any("tree_loss" in entry for entry in trainer.state.log_history if "loss" not in entry)
-
-
-@pytest.mark.slow
-def test_a_resumed_run_ends_where_one_that_went_through_does(rows, tokenizer, tmp_path):
-    def run(folder, resume=False, **arguments):
-        model = model_of()
-        groups = parameter_groups(model, 1e-3, 1e-2)
-        trainer = trainer_of(
-            model, rows, tokenizer, folder, (torch.optim.AdamW(groups), None), num_train_epochs=2,
-            save_strategy="steps", save_steps=3, **arguments,
-        )  # fmt: skip
-        trainer.train(resume_from_checkpoint=resume)
-        return weights(model)
-
-    through = run(tmp_path / "through")
-    checkpoints = tmp_path / "through" / "checkpoint-3"
-    assert torch.equal(run(tmp_path / "resumed", str(checkpoints)), through)
 
 
 @pytest.mark.slow

@@ -57,19 +57,8 @@ def test_the_tables_and_their_files(tmp_path, capsys):
 
 
 def test_chosen_systems_on_batches_by_tokens(capsys):
-    options = [
-        "--sentences",
-        "4",
-        "--ranges",
-        "0",
-        "--batch_tokens",
-        "64",
-        "--lengths",
-        "--systems",
-        BERT,
-        "Fast-R2D2*",
-    ]
-    encoding_speed.main([*TINY, *options])
+    options = "--sentences 4 --ranges 0 --batch_tokens 64 --lengths --systems".split()
+    encoding_speed.main([*TINY, *options, BERT, "Fast-R2D2*"])
     lines = capsys.readouterr().out.strip().splitlines()
     assert [line.split(" | ")[0] for line in lines[2:]] == [
         "| seconds (least to most), 64 tokens per batch", "| ---", f"| {BERT}", "| Fast-R2D2*",

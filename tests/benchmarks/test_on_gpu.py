@@ -100,7 +100,7 @@ def test_without_a_gpu_one_line_says_so(tmp_path):
         checks.main([])
 
 
-def test_a_check_that_fails_costs_no_other_one(tmp_path, monkeypatch, capsys):
+def test_a_check_that_fails_costs_no_other_one(tmp_path, monkeypatch):
     found = {"first": lambda: "5 kernels", "wrong": lambda: 1 / 0, "last": lambda: "2 waits"}
     monkeypatch.setattr(checks, "all_checks", lambda machine: iter(found.items()))
     with pytest.raises(SystemExit) as end:

@@ -16,8 +16,15 @@ from transformers import AutoTokenizer
 
 from fast_r2d2_entry_points.command_line import main, parsing, scoring, shards, texts
 from fast_r2d2_entry_points.command_line.texts import Text
-from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
+from modeling_fast_r2d2 import (
+    BinaryTree,
+    FastR2D2Config,
+    FastR2D2ForPreTraining,
+    FastR2D2Model,
+    bundled_checkpoint,
+)
 from modeling_fast_r2d2.grammar_induction import UNLABELED_F1, read_predicted_trees, read_treebank, score_trees
+from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
 GOLD = """(S (NP (DT The) (JJ old) (NN man)) (VP (VBD bought) (NP (DT a) (NN car))) (. .))
 (UH Yes)
@@ -73,11 +80,6 @@ def test_pieces_and_words_that_may_be_split(capsys):
     main(["parse", "discombobulated unbelievabilities happened", "--pieces", "--no_keep_words"])
     leaves = capsys.readouterr().out.replace("(", "").replace(")", "").split()
     assert len(leaves) > 6 and any(leaf.startswith("##") for leaf in leaves)
-
-
-def test_five_thousand_words_parse(capsys):
-    main(["parse", "the cat sat on the mat " * 834])
-    assert len(BinaryTree.from_brackets(capsys.readouterr().out.strip())[1]) == 5004
 
 
 @pytest.mark.slow
@@ -152,7 +154,7 @@ def test_systems_side_by_side(gold, tmp_path, capsys, granularity):
     assert again.sentence_f1 == f1["parser"] and len(list((tmp_path / "out" / "trees").iterdir())) == 11
 
 
-def test_files_of_one_name_are_told_apart(gold, tmp_path, capsys):
+def test_files_of_one_name_are_told_apart(gold, tmp_path):
     trees = {"a": "((The (old man)) (bought (a car)))", "b": "(The (old (man (bought (a car)))))"}
     for folder, first in trees.items():
         (tmp_path / folder).mkdir()
@@ -175,7 +177,7 @@ def test_words_are_leaves_whatever_the_tokenizer_makes_of_them(tmp_path, capsys)
 
 @pytest.mark.parametrize("form", ["((The (old man)) (bought (a car)))", "(X (X The (X old man)) (X bought (X a car)))",
                                   '{"leaves": ["The", "old", "man", "bought", "a", "car"], "spans": [[0, 2], [1, 2], [0, 5], [3, 5], [4, 5]]}'])  # fmt: skip  # noqa: E501
-def test_our_own_forms_of_trees_are_scored(gold, tmp_path, capsys, form):
+def test_our_own_forms_of_trees_are_scored(tmp_path, capsys, form):
     (tmp_path / "one.mrg").write_text(GOLD.splitlines()[0])
     (tmp_path / "mine.txt").write_text(form)
     main(["evaluate", str(tmp_path / "one.mrg"), "--predicted", str(tmp_path / "mine.txt")])
@@ -183,11 +185,6 @@ def test_our_own_forms_of_trees_are_scored(gold, tmp_path, capsys, form):
 
 
 def test_checkpoints_of_other_tokenizers_are_scored_over_pieces_by_words(gold, tmp_path, capsys):
-    from transformers import AutoTokenizer
-
-    from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model
-    from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
-
     tokenizer = train_tokenizer([SENTENCES], 60, kind="character", show_progress=False)
     config = FastR2D2Config(
         vocab_size=len(tokenizer), hidden_size=8, num_attention_heads=1, intermediate_size=8, num_hidden_layers=1,
@@ -218,31 +215,23 @@ def test_checkpoints_of_other_tokenizers_are_scored_over_pieces_by_words(gold, t
      "an SVG file has one picture, and there are several sentences; --output"),
     (["parse", "a", "--vectors"], "--vectors needs --output"),
     (["parse", "a", "--output", "{gold}"], "--output needs --file"),
-    (["parse", "a", "--checkpoint", "{folder}"], "has no config.json"),
     (["parse", "--file", "{gold}", "--output", "{gold}"], "is a file; give a folder"),
-    (["evaluate", "nowhere.mrg"], "no treebank at 'nowhere.mrg'"),
     (["evaluate", "{gold}", "--output", "{gold}"], "Not a directory"),
     (["evaluate", "{gold}", "--as_written", "--keep_punctuation"], "--as_written removes punctuation before scoring"),
     (["evaluate", "{gold}", "--seeds", "0"], "--seeds must be >= 1, got 0"),
     (["evaluate", "{gold}", "--max_length", "0", "--systems", "left"], "max_length must be >= 2 words, got 0"),
     (["evaluate", "{plain}", "--systems", "left"], "a constituent has no label"),
     (["evaluate", "{gold}", "--predicted", "."], "no file of predicted trees at '.'"),
-    (["evaluate", "{gold}", "--predicted", "{empty}"], "empty.txt is empty"),
-    (["evaluate", "{gold}", "--predicted", "{short}"], "1 predicted trees for 3 gold trees"),
-    (["evaluate", "{gold}", "--predicted", "{other}"], "at word 4, 'sold' is predicted for 'bought'"),
-    (["evaluate", "{gold}", "--predicted", "{object}"], "needs the lists"),
     (["report", "{gold}", "--predicted", "{null}"], "'null' is predicted for 'The'"),
     (["report", "{gold}", "--predicted", "{broken}"], "broken.txt, line 1: not a bracketed tree: unclosed brackets: 1"),
 ])  # fmt: skip
 def test_bad_input_ends_with_one_line(gold, tmp_path, capsys, arguments, message):
     files = {
-        "empty": "", "short": "(the cat)", "plain": "((the cat) (sat down))", "broken": "((the cat)\nYes\n(a b)\n",
-        "object": "{}\n" * 3, "null": "null\nYes\n[1]\n",
-        "other": "((The (old man)) (sold (a car)))\nYes\n((New York) (is (very big)))\n",
+        "plain": "((the cat) (sat down))", "broken": "((the cat)\nYes\n(a b)\n", "null": "null\nYes\n[1]\n",
     }  # fmt: skip
     for name, text in files.items():
         (tmp_path / f"{name}.txt").write_text(text)
-    places = {name: tmp_path / f"{name}.txt" for name in files} | {"gold": gold, "folder": tmp_path}
+    places = {name: tmp_path / f"{name}.txt" for name in files} | {"gold": gold}
     with pytest.raises(SystemExit) as exit_code:
         main([argument.format(**places) for argument in arguments])
     error = capsys.readouterr().err
@@ -259,7 +248,7 @@ def test_the_metric_loads_in_evaluate_offline():
 
 
 @pytest.mark.parametrize("granularity", ["words", "pieces"])
-def test_punctuation_is_shown_and_not_scored(tmp_path, capsys, granularity):
+def test_punctuation_is_shown_and_not_scored(tmp_path, granularity):
     """A parser that splits at marks first finds what a treebank's sentence has between them."""
     inner = "(SBAR (WDT that) (VBZ lasts)) (, ,) (VP (VBD bought) (NP (DT a) (NN car)))"
     (tmp_path / "gold.mrg").write_text(f"(S (NP (DT the) (NN unbelievability)) (, ,) {inner} (. .))\n")

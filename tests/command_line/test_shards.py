@@ -90,16 +90,7 @@ def test_shards_hold_what_a_stream_of_the_same_lines_gives(corpus, by_one, capsy
     assert vectors.shape == (7, 64) and vectors.dtype == "float32"
 
 
-def test_what_is_finished_is_not_done_again_and_what_is_missing_is(corpus, by_one, capsys):
-    whole, missing = text_of(by_one), by_one / "000003.txt"
-    missing.unlink()
-    (by_one / ".000003.99.txt").write_text("half a shard")
-    main(arguments(corpus, by_one, "--vectors"))
-    assert "1 shard written, 28 existed already" in capsys.readouterr().err
-    assert text_of(by_one) == whole and not list(by_one.glob(".0*"))
-
-
-def test_shards_that_were_emptied_cut_or_changed_are_parsed_again(corpus, by_one, capsys):
+def test_shards_that_were_emptied_cut_changed_or_removed_are_parsed_again(corpus, by_one, capsys):
     whole, vectors = text_of(by_one), (by_one / "000004.safetensors").read_bytes()
     (by_one / "000000.txt").write_text("")
     (by_one / "000001.txt").write_text((by_one / "000001.txt").read_text()[:-20])
@@ -107,12 +98,15 @@ def test_shards_that_were_emptied_cut_or_changed_are_parsed_again(corpus, by_one
     (by_one / "000003.manifest.json").write_text("{}")
     (by_one / "000004.safetensors").unlink()
     (by_one / "000005.manifest.json").unlink()
+    (by_one / "000006.txt").unlink()
+    (by_one / ".000003.99.txt").write_text("half a shard")
     main(arguments(corpus, by_one, "--vectors"))
     said = capsys.readouterr().err
     for shard in ("000000", "000001", "000002"):
         assert f"{shard}.txt is parsed again: {shard}.txt differ from {shard}.manifest.json" in said
-    assert "000003.manifest.json is damaged" in said and "6 shards written, 23 existed already" in said
+    assert "000003.manifest.json is damaged" in said and "7 shards written, 22 existed already" in said
     assert text_of(by_one) == whole and (by_one / "000004.safetensors").read_bytes() == vectors
+    assert not list(by_one.glob(".0*"))
 
 
 def test_another_file_of_the_same_name_size_and_time_is_parsed(tmp_path, capsys):

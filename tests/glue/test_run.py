@@ -58,7 +58,7 @@ def accuracy(folder: Path, rows: Path, encoding: str) -> float:
 
 
 @pytest.mark.slow
-def test_the_best_epochs_model_has_the_scores_that_are_reported(output, glue, capsys):
+def test_the_best_epochs_model_has_the_scores_that_are_reported(output, glue):
     results = [results_of(output, task) for task in ("SST-2", "RTE")]
     assert [result["task"] for result in results] == ["SST-2", "RTE"]
     for result in results:
@@ -78,17 +78,6 @@ def test_the_card_says_what_the_results_say(output):
     best = results_of(output, "RTE")["best"]
     assert f"| RTE | dev | chart | {100 * best['dev_chart_accuracy']:.1f} |" in card
     assert "nyu-mll/glue" in card and '"text_pair"' in card
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_numbers(checkpoint, glue, tmp_path):
-    first, second, other = (
-        run(checkpoint, glue, tmp_path / name, "--num_train_epochs", "1", "--seed", seed)[0]["best"]
-        for name, seed in (("first", "1"), ("second", "1"), ("other", "2"))
-    )
-    timeless = [{key: value for key, value in best.items() if "second" not in key and "runtime" not in key}
-                for best in (first, second, other)]  # fmt: skip
-    assert timeless[0] == timeless[1] != timeless[2]
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-from datasets import Dataset
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import (
@@ -78,13 +77,12 @@ def hub():
     hub.close()
 
 
-def run(hub: Hub, home: Path, code: str, *arguments, fails: bool = False, **environment: str) -> str:
-    """Output of a process for which the hub is the Hub and ``home`` the cache; of one that fails, its errors."""
+def run(hub: Hub, home: Path, code: str, *arguments) -> str:
+    """Output of a process for which the hub is the Hub and ``home`` the cache."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    environment = hub.environment(home, **environment)
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home.parent)
-    assert (result.returncode != 0) == fails, result.stderr
-    return result.stderr if fails else result.stdout
+    result = subprocess.run(command, capture_output=True, text=True, env=hub.environment(home), cwd=home.parent)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -120,19 +118,6 @@ def test_every_class_goes_up_and_comes_down_with_its_code(hub, folders, tmp_path
         found = run_without_the_package(LOAD, json.dumps(TEXTS), *folders, environment=environment)
         for name, values in found.items():
             torch.testing.assert_close(torch.tensor(values), expected[name])
-
-
-@pytest.mark.slow
-def test_an_interrupted_upload_goes_on_when_repeated(hub, folders, tmp_path):
-    folder, name = folders["FastR2D2Model"], "user/FastR2D2Model"
-    hub.fail_commits = 1
-    errors = run(hub, tmp_path / "sender", UPLOAD, folder, fails=True)
-    assert "Interrupted" in errors and hub.repos[name] == [{}]
-    sent = list(hub.uploads)
-    assert len(sent) == 1  # the weights were there before the commit broke off
-    run(hub, tmp_path / "sender", UPLOAD, folder)
-    assert hub.uploads[:1] == sent and sent[0] not in hub.uploads[1:]
-    assert hub.repos[name][-1]["model.safetensors"] == (folder / "model.safetensors").read_bytes()
 
 
 @pytest.fixture
@@ -184,30 +169,6 @@ def refuse_and_leave_nothing(tmp_path: Path, message: str) -> None:
     assert not [path for path in (tmp_path / "cache").rglob("*") if "hostile" in str(path) and path.is_file()]
 
 
-PUSH_PIPELINE = """
-import modeling_fast_r2d2
-from transformers import pipeline
-pipeline("constituency-parsing", model=modeling_fast_r2d2.bundled_checkpoint()).push_to_hub("user/parser")
-"""
-PARSE = """
-import sys, json
-from transformers import pipeline
-parse = pipeline("constituency-parsing", model="user/parser", trust_remote_code=True)
-print(json.dumps([result["brackets"] for result in parse(json.loads(sys.argv[1]))]))
-"""
-
-
-@pytest.mark.slow
-def test_a_parsing_pipeline_goes_up_and_comes_down(hub, tmp_path, run_without_the_package):
-    import transformers
-
-    run(hub, tmp_path / "sender", PUSH_PIPELINE)
-    environment = hub.environment(tmp_path / "receiver")
-    found = run_without_the_package(PARSE, json.dumps(TEXTS), environment=environment)
-    here = transformers.pipeline("constituency-parsing", model=bundled_checkpoint())
-    assert found == [result["brackets"] for result in here(TEXTS)]
-
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIGS = "---\nconfigs:\n- config_name: {name}\n  data_files:\n{splits}---\n"
 PRETRAIN = "import runpy, sys; sys.argv = sys.argv[1:]; sys.path[0] = sys.argv[0].rpartition('/')[0]; " + (
@@ -229,25 +190,3 @@ def test_pretraining_reads_a_corpus_by_its_hub_name_and_uploads_what_it_made(hub
     assert "180 sentences, 900 tokens" in run(hub, tmp_path / "cache", PRETRAIN, *arguments)
     made = {file.name: file.read_bytes() for file in (tmp_path / "run" / "model").iterdir()}
     assert hub.repos["user/made"][-1] == made and b"license: mit" in made["README.md"]
-
-
-READ_TASK = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-from glue.data import read_task
-from glue.tasks import find_task
-print(json.dumps({name: rows.to_list() for name, rows in read_task(find_task("RTE"), "user/glue").items()}))
-"""
-
-
-@pytest.mark.slow
-def test_glue_is_read_by_its_hub_name(hub, tmp_path):
-    rows = [{"sentence1": "a cat", "sentence2": "an animal", "label": 0, "idx": 0},
-            {"sentence1": "a cat", "sentence2": "a dog", "label": 1, "idx": 1}]  # fmt: skip
-    Dataset.from_list(rows).to_parquet(tmp_path / "rows.parquet")
-    splits = "".join(f"  - split: {split}\n    path: rte/{split}-*\n" for split in ("train", "validation"))
-    files = {f"rte/{split}-0.parquet": (tmp_path / "rows.parquet").read_bytes() for split in ("train", "validation")}
-    hub.repos["datasets/user/glue"] = [{"README.md": CONFIGS.format(name="rte", splits=splits).encode(), **files}]
-    found = json.loads(run(hub, tmp_path / "cache", READ_TASK, EXAMPLES).splitlines()[-1])
-    expected = [{"text": row["sentence1"], "text_pair": row["sentence2"], "label": row["label"]} for row in rows]
-    assert found == {"train": expected, "dev": expected}

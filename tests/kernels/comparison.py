@@ -1,8 +1,15 @@
-"""How an op is compared with its reference: values and every gradient, by relative error against float64."""
+"""How an op is compared with its reference: values and every gradient, by relative error against float64.
+
+What an interpreter or a GPU runs has a process of its own: see `run_apart`.
+"""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -10,6 +17,22 @@ DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 5e-3}
 # The interpreter cuts off what bfloat16 cannot hold, which a GPU rounds.
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
+
+
+@pytest.fixture
+def new_memory_is_poisoned():
+    """`torch.empty` gives NaN, so that a value that no kernel wrote is seen."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.empty(1).isnan()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def run_apart(file: str, chosen: str, environment: dict[str, str]) -> None:
+    """Run the tests of a file of this folder whose names fit ``chosen``, in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen, file]
+    run = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

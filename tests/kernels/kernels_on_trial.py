@@ -106,12 +106,6 @@ def test_auto_warns_once_and_takes_torchs_operations(monkeypatch):
         assert fused.fused_kernels("auto", torch.zeros(9).as_subclass(OnGPU)) is kernels  # split scores: another op
 
 
-def test_auto_takes_right_kernels_without_a_word():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert fused.fused_kernels("auto", vectors(), SMALL) is kernels
-
-
 def test_a_kernel_that_fails_is_not_taken(monkeypatch):
     def fail(*args):
         raise OSError("no compiler")

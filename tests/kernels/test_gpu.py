@@ -1,29 +1,19 @@
 """The kernels on a GPU: the interpreter's checks in all dtypes, and what only a GPU can hold, finish or wait for."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import fast_r2d2_kernels as kernels
+from comparison import new_memory_is_poisoned, run_apart  # noqa: F401
 from modeling_fast_r2d2 import FastR2D2Model
 from modeling_fast_r2d2 import modeling_fast_r2d2 as modeling
 from modeling_fast_r2d2.parser import range_logsumexp
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU to run the kernels on")
 
-HERE = Path(__file__).parent
 NODES, SIZE = 100_000, 768
-
-
-@pytest.fixture
-def new_memory_is_poisoned():
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +21,7 @@ def new_memory_is_poisoned():
     [("ops_against_references.py", ""), ("model_on_kernels.py", "reference or curve")],
 )
 def test_ops_and_models_equal_their_references(file, chosen):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen]
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    run = subprocess.run([*command, HERE / file], cwd=HERE, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
+    run_apart(file, chosen, {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"})
 
 
 def draw(*shape: int) -> torch.Tensor:

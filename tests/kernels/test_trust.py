@@ -1,5 +1,8 @@
-"""Kernels are compared with their definitions before a model uses them; where nothing can run them, a user is told."""
+"""Kernels are compared with their definitions before a model uses them; where nothing can run them, a user is told, and
+the definitions run."""
 
+import subprocess
+import sys
 import warnings
 from functools import cache
 from types import SimpleNamespace
@@ -61,3 +64,20 @@ def test_where_kernels_are_missing_a_gpus_user_is_told_once(module, missing, mon
         assert fused.fused_kernels("auto", tensor) is None
         assert fused.fused_kernels("auto", torch.zeros(2)) is None  # a CPU
     fused._say_that_torch_runs.cache_clear()
+
+
+WITHOUT_TRITON = """
+import sys
+sys.modules["triton"] = None
+import torch, fast_r2d2_kernels as kernels
+assert not kernels.is_available()
+x = torch.ones(2, 8, requires_grad=True)
+kernels.bias_gelu(x, x[0], 0.5, seed=1).sum().backward()
+assert x.grad.isfinite().all()
+"""
+
+
+@pytest.mark.slow
+def test_references_run_where_triton_cannot_be_installed():
+    run = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_TRITON], capture_output=True, text=True)
+    assert run.returncode == 0 and not run.stderr, run.stderr

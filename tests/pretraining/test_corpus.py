@@ -69,12 +69,6 @@ def test_a_corpus_of_one_giant_line_is_refused(tmp_path, tokenizer, line):
         tokenize_corpus(read_texts(data), tokenizer, data)
 
 
-def test_invalid_utf8_is_refused_with_file_and_line(tmp_path):
-    (tmp_path / "latin.txt").write_bytes("fine\nna\xefve\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="latin.txt, line 2: not UTF-8"):
-        lines([tmp_path / "latin.txt"])
-
-
 def test_a_damaged_gzip_file_is_named(tmp_path):
     whole = gzip.compress(b"the cat sleeps\n" * 1000)
     (tmp_path / "cut.txt.gz").write_bytes(whole[: len(whole) // 2])

@@ -97,9 +97,6 @@ def test_tokens_with_the_same_neighbours_are_alike_and_the_vectors_are_kept(tmp_
     vectors.save(tmp_path)
     loaded = CountVectors.load(tmp_path)
     assert all(torch.equal(tensor, getattr(loaded, name)) for name, tensor in vars(vectors).items())
-    (tmp_path / module.VECTORS_FILE).write_bytes(b"half")
-    with pytest.raises(ValueError, match=r"count_vectors\.safetensors is damaged"):
-        CountVectors.load(tmp_path)
 
 
 def test_chance_elsewhere_neither_changes_the_vectors_nor_is_changed():

@@ -108,10 +108,12 @@ def test_without_preferences_it_is_the_parsers_distribution(few_classes):
 
 def test_words_are_kept_whole_whatever_the_rules():
     batch = {"input_ids": torch.randint(0, 9, (1, 6)), "attention_mask": torch.ones(1, 6, dtype=torch.long),
-             "atom_spans": torch.tensor([[[1, 3]]])}  # fmt: skip
-    for seed in range(5):
-        scores = minimum_risk_scores(torch.tensor([[0.0, 9.0, 0.0, 0.0, 0.0]]), batch, drawn_grammar(seed))
-        assert (1, 3) in BinaryTree.from_split_scores(scores[0].tolist()).spans
+             "atom_spans": torch.tensor([[[1, 3], [-1, -1]]])}  # fmt: skip
+    for grammar in (None, *map(drawn_grammar, range(5))):
+        scores = minimum_risk_scores(torch.tensor([[0.0, 9.0, 0.0, 0.0, 0.0]]), batch, grammar)
+        tree = BinaryTree.from_split_scores(scores[0].tolist())
+        assert (1, 3) in tree.spans
+        assert grammar is not None or (2, 3) in tree.spans
 
 
 def test_rules_are_counts_of_the_classes_in_trees(few_classes, model, tokenizer):

@@ -113,13 +113,6 @@ def test_the_best_tree_of_the_scores_of_minimum_risk_is_that_of_the_consensus(se
         assert found == BinaryTree.from_spans(expected[row])
 
 
-def test_trees_of_minimum_risk_keep_words_whole():
-    batch = {"attention_mask": torch.ones(1, 6, dtype=torch.long), "atom_spans": torch.tensor([[[1, 3], [-1, -1]]])}
-    apart = torch.tensor([[0.0, 9.0, 0.0, 0.0, 0.0]])
-    tree = BinaryTree.from_split_scores(minimum_risk_scores(apart, batch)[0].tolist())
-    assert (1, 3) in tree.spans and (2, 3) in tree.spans
-
-
 def test_charts_of_minimum_risk_come_from_the_snapshot_with_its_bonus(guided, tiny_model):
     guide = Guide(None, tiny_model.eval())
     guide.take_snapshot()

@@ -89,19 +89,6 @@ def test_the_language_models_gradient_can_be_kept_from_the_choice(objective, a_b
     assert values[0] == values[1]
 
 
-@pytest.mark.slow
-def test_a_taught_choice_is_learnt(objective, a_batch):
-    guidance = Guidance(choice_scores=torch.randn(5, 8), lm_trains_choice=False)
-    optimizer, losses = torch.optim.Adam(objective.parameters(), lr=1e-2), []
-    for _ in range(30):
-        loss = objective(a_batch, guidance, [CHOICE])["choice"]
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
-
-
 def test_scores_of_another_shape_are_refused(objective, a_batch):
     for name in ("chart_scores", "choice_scores"):
         with pytest.raises(ValueError, match="split_scores must be"):
@@ -173,16 +160,6 @@ def test_processes_are_told_whether_parameters_rest_in_a_stage(span_loss):
                    [Stage("", 1, None, {"lm_weight": Ramp(1, 0)})],
                    [Stage("", 1, None, {"lm_trains_choice": False})]):  # fmt: skip
         assert leave_parameters_out(stages)
-
-
-def test_forced_encoding_follows_the_given_tree_and_trains_the_language_model(objective, a_batch):
-    scores = torch.randn(5, 8)
-    encoded = objective.encode(a_batch, Guidance(encoding="forced", chart_scores=scores))
-    expected = objective.model.model(**a_batch, split_scores=scores, encoding="forced")
-    torch.testing.assert_close(encoded.encoded.nodes[encoded.chart.roots], expected.pooler_output)
-    assert take_one_step(objective, [with_bounds(a_batch)], Settings(encoding="forced", tree_weight=0.0)).keys() == {
-        "lm"
-    }
 
 
 def test_stages_whose_encoding_has_no_chart_are_refused():

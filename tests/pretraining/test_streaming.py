@@ -55,13 +55,6 @@ def test_epochs_differ_in_order_and_can_follow_each_other():
     assert first == numbers(until_idle(make().steps(0)))
 
 
-@pytest.mark.parametrize("taken", [1, 5, 8, 13, 30])
-def test_a_stream_goes_on_from_any_position(taken):
-    whole = until_idle(make().steps(1))
-    _, position = whole[taken - 1]
-    assert numbers(until_idle(make().steps(1, position))) == numbers(whole[taken:])
-
-
 def test_a_process_without_lines_is_idle_but_takes_part():
     texts = IterableDataset.from_generator(lines, gen_kwargs={"files": []})
     epochs = StreamedEpochs(texts, encode, 0, Limits(), ProcessShare(), collate, 10)

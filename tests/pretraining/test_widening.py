@@ -1,4 +1,4 @@
-"""A given model, made wider."""
+"""The model that a run begins with: a given one, as it is and made wider."""
 
 import pytest
 import torch
@@ -6,12 +6,20 @@ from test_count_vectors import drawn_vectors
 from torch.nn import functional as F
 from transformers import AutoTokenizer
 
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, bundled_checkpoint
-from pretraining.models import begin_with_counts, make_model, size_of_count_vectors
-from pretraining.options import ModelOptions
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, bundled_checkpoint
+from pretraining.models import begin_with_counts, make_model, make_tokenizer, size_of_count_vectors
+from pretraining.options import DataOptions, ModelOptions
 from pretraining.widening import SHARE_OF_OLD, widen
 
 TEXTS = ["the old man bought a new car", "several people were hurt when the bridge fell into the river"]
+
+
+def test_a_bundled_model_goes_by_its_name():
+    options = ModelOptions(model="fast-r2d2-tiny")
+    tokenizer = make_tokenizer([], DataOptions(corpus=[]), options)
+    model, bundled = make_model(tokenizer, options), FastR2D2Model.from_pretrained(bundled_checkpoint())
+    assert model.training and len(tokenizer) == bundled.config.vocab_size
+    assert torch.equal(model.model.embeddings.weight, bundled.embeddings.weight)
 
 
 @pytest.mark.parametrize("tie_decoder", [True, False])
