@@ -21,7 +21,7 @@ FORMATS = {
 }  # fmt: skip
 MEANINGS = (
     "LM is the loss of predicting each token, tree the cross entropy of the parser's trees and the encoder's. "
-    "Both are in nats per token."
+    "Both are in nats per token; the latter is a mean over sentences."
 )
 SHOWN_UNLESS_ZERO = ("skipped", "left_out", "stage")
 # Whose trees a figure describes, by the suffix of its name.
