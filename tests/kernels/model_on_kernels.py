@@ -9,7 +9,7 @@ from test_golden import NAMES, Golden
 from without_chance import WITHOUT_CHANCE
 
 from comparison import DEVICE
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, fused
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
 
@@ -68,6 +68,17 @@ def small(**options) -> FastR2D2Config:
     sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "window_size": 2}
     parser = {"parser_embedding_size": 8, "parser_hidden_size": 8, "parser_num_layers": 1}
     return FastR2D2Config(**sizes, **parser, intermediate_size=32, **options)
+
+
+@torch.no_grad()
+def test_scoring_first_chooses_and_builds_what_building_all_does(monkeypatch):
+    monkeypatch.setattr(fused, "MIN_VALUES_TO_SCORE_FIRST", 0)
+    ids, outputs = torch.randint(20, 40, (2, 5)), []
+    for kernels in ("torch", "triton"):
+        torch.manual_seed(1)
+        outputs.append(FastR2D2Model(small(composition_kernels=kernels)).eval()(ids, encoding="chart"))
+    for name in ("last_hidden_state", "log_prob"):
+        torch.testing.assert_close(outputs[0][name], outputs[1][name], rtol=1e-4, atol=1e-5)
 
 
 def test_training_follows_the_same_curve():

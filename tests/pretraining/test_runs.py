@@ -161,6 +161,18 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(options, whole_
 
 
 @pytest.mark.slow
+def test_a_damaged_newest_checkpoint_is_passed_over(options, whole_run, tmp_path):
+    arguments = [*options, "--output_dir", str(tmp_path / "run")]
+    assert pretrain(arguments, at=("step", 8, "SIGKILL")) == [-9]
+    damaged = tmp_path / "run" / "checkpoints" / "checkpoint-000000006"
+    (damaged / "optimizer.pt").write_bytes((damaged / "optimizer.pt").read_bytes()[:-100])
+    assert pretrain(arguments) == [0]
+    assert "checkpoint-000000006 is damaged: optimizer.pt has changed" in last_output()
+    assert re.search("resuming from .*checkpoint-000000003", last_output())
+    assert_same_weights(tmp_path / "run", whole_run)
+
+
+@pytest.mark.slow
 def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     """The better it knows its corpus, the worse it does on words that are rare there; killed and started again, too."""
     (tmp_path / "other.txt").write_text("underold underold underold and and\n" * 5)
