@@ -189,12 +189,10 @@ class FastR2D2Config(PreTrainedConfig):
         """Check what the base class reads before anything else."""
         if num_labels is not None and not _is_whole(num_labels, 1):
             raise ValueError(f"num_labels must be a whole number >= 1, got {num_labels!r}")
-        names = {} if self.id2label is None else self.id2label
-        is_empty = self.id2label is not None and not names
-        if is_empty or not isinstance(names, dict) or not all(str(key).isdecimal() for key in names):
-            raise ValueError(
-                f"id2label must be a dict with the numbers of the labels as keys, got {self.id2label!r:.80}"
-            )
+        names = self.id2label
+        is_good = isinstance(names, dict) and names and all(str(key).isdecimal() for key in names)
+        if names is not None and not is_good:
+            raise ValueError(f"id2label must be a dict with the numbers of the labels as keys, got {names!r:.80}")
         if self.dtype is not None and not isinstance(getattr(torch, str(self.dtype), self.dtype), torch.dtype):
             raise ValueError(f"dtype must be a torch dtype or the name of one, such as float32, got {self.dtype!r}")
 

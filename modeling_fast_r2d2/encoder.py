@@ -1,6 +1,6 @@
 """The one walk over a chart's levels: forced encoding is the chart of window 1 (paper, Sections 2.1 and 3.3).
 
-Which nodes encode it is chosen once per encoding, by `nodes_for`; they may build small levels in a simpler way.
+How levels are encoded is chosen once per encoding, by `nodes_for`; what it chose may take small levels a simpler way.
 """
 
 import sys

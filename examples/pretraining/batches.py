@@ -192,8 +192,7 @@ class StreamedEpochs:
         at = position or {"pool": 0, "step": 0, "texts": self.beginning}
         self.texts.load_state_dict(at["texts"])
         lines, spare = iter(self.texts), [{"input_ids": [0]}]
-        while (pool := self._read_pool(lines))[0]:
-            sentences, num_too_long = pool
+        for sentences, num_too_long in self._pools(lines):
             for number, parts in enumerate(self._plan(sentences, epoch, at["pool"]), start=1):
                 if number > at["step"]:
                     left_out = num_too_long if number == 1 else 0
@@ -203,16 +202,19 @@ class StreamedEpochs:
         while True:
             yield idle_step(spare, self.collate), at
 
-    def _read_pool(self, lines: Iterator[dict]) -> tuple[list[dict], int]:
-        """Sentences that are shuffled together, none at the end; and the number of sentences left out between them."""
+    def _pools(self, lines: Iterator[dict]) -> Iterator[tuple[list[dict], int]]:
+        """Yield sentences that are shuffled together, and how many were left out between them. No line is read before a
+        pool is asked for."""
         pool, num_too_long = [], 0
         for line in lines:
             sentences = self.tokenize([line["text"]])
             pool.extend(sentence for sentence in sentences if sentence["input_ids"])
             num_too_long += sum(not sentence["input_ids"] and sentence["length"] > 0 for sentence in sentences)
             if len(pool) >= self.pool_size:
-                break
-        return pool, num_too_long
+                yield pool, num_too_long
+                pool, num_too_long = [], 0
+        if pool:
+            yield pool, num_too_long
 
     def _plan(self, pool: list[dict], epoch: int, number: int) -> Iterator[list[list[dict]]]:
         """Yield steps as lists of parts, of this process's own sentences only."""

@@ -1,6 +1,6 @@
 """Evaluations during training: validation losses, trees against a treebank, drawn trees.
 
-The language model can teach an encoder to choose chains long before the parser's F1, or any loss shows it.
+The language model can teach an encoder to choose chains long before the parser's F1 or any loss shows it.
 Therefore the best trees of the encoder's charts are scored beside the parser's. The parser has no part in these charts:
 they are pruned by counts of the text (see `count_teacher`) and at random.
 """

@@ -27,6 +27,7 @@ from tokenization_fast_r2d2 import (
     train_tokenizer,
     word_spans,
 )
+from tokenization_fast_r2d2.padding import pad_sentences
 from tokenization_fast_r2d2.sentences import split_chinese, split_wikitext
 
 TEXTS = ["The cat sat on the mat.", "Unbelievable cats sat unbelievably still, well-known cats!", "A naïve café"] * 3
@@ -306,3 +307,9 @@ def test_every_process_learns_the_same_tokenizer():
     printed = [process.communicate()[0] for process in processes]
     assert all(process.returncode == 0 for process in processes)
     assert len(set(printed)) == 1 and printed[0].count("\n") == 4
+
+
+def test_no_sentences_are_a_batch_without_rows():
+    batch = pad_sentences([], [])
+    assert batch["input_ids"].shape == batch["attention_mask"].shape == (0, 1)
+    assert batch["atom_spans"].shape == (0, 0, 2)
