@@ -58,7 +58,7 @@ def test_an_index_is_kept_in_a_file(index, tmp_path):
     index.save(tmp_path / "a.phrases")
     loaded = PhraseIndex.load(tmp_path / "a.phrases")
     assert loaded.sentences == index.sentences and loaded.source == index.source
-    assert np.array_equal(loaded.places, index.places) and np.array_equal(loaded.vectors, index.vectors)
+    assert all(np.array_equal(vars(loaded)[name], vars(index)[name]) for name in ("places", "vectors", "probe"))
     (tmp_path / "a.phrases").write_bytes(b"{}")
     with pytest.raises(ValueError, match="no index of phrases, or damaged"):
         PhraseIndex.load(tmp_path / "a.phrases")
@@ -70,6 +70,17 @@ def test_an_index_fits_the_model_that_made_it_and_no_other(parser, index):
     with torch.no_grad():
         other.model.composition.blend.weight.add_(1.0).mul_(torch.randn(2, 64))
     assert not index.fits(other)
+
+
+def test_an_index_fits_whatever_marks_its_first_sentence_has(parser):
+    for text in ("However, the old man, who lived by the sea, went home early.", "He said: go home now."):
+        assert PhraseIndex.build(parser, [text]).fits(parser)
+
+
+def test_a_text_without_words_has_no_vector(parser):
+    for text in ("", " ", "..."):
+        with pytest.raises(ValueError, match="has no words"):
+            vector_of(parser, text)
 
 
 def test_texts_without_phrases_are_refused(parser):

@@ -244,6 +244,14 @@ def test_without_a_checkpoint_vectors_are_those_of_the_small_one_and_pooled():
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.linalg.norm(expected))
 
 
+def test_a_document_without_words_has_no_vector():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("fast_r2d2", config={"vectors": True, "checkpoint": "fast-r2d2-tiny"})
+    for text in ("", "  "):
+        with pytest.raises(ValueError, match="a document without words has no vector"):
+            nlp(text)._.vector  # noqa: B018
+
+
 def test_without_vectors_there_are_none(nlp):
     with pytest.raises(ValueError, match="no vector here; use .*'vectors': True"):
         nlp("Dogs bark.")[0]._.vector  # noqa: B018

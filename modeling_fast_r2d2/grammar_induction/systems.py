@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from transformers import PreTrainedTokenizerBase
 
@@ -89,7 +88,8 @@ def without_punctuation(
     """
     are_removed = written.are_punctuation(punctuation_tags)
     of_leaves = are_removed if tree.word_ids is None else [are_removed[word] for word in tree.word_ids]
-    return replace(tree.without(of_leaves), word_ids=None)  # words have other numbers now
+    kept = tree.without(of_leaves)
+    return from_spans(kept.words, kept.spans, kept.place)  # a constituent and its punctuation may have been two
 
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:

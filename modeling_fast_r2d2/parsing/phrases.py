@@ -11,12 +11,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from tqdm.auto import tqdm
 
+from tokenization_fast_r2d2.language import are_marks
+from tokenization_fast_r2d2.words import words_of_texts
+
 from ..embedding import in_batches, node_vectors
-from ..text_files import write_aside
+from ..text_files import disk_errors, write_aside
 from .tree_parser import TreeParser
 
 LINES_AT_ONCE, BATCH_TOKENS = 2_000, 8_192
 LONGEST_PHRASE = 8  # words
+PROBE = "the old bridge"  # its vector tells models apart
 
 
 class Neighbour(NamedTuple):
@@ -44,11 +48,14 @@ class PhraseIndex:
         sentences: the words of each sentence, with blanks between them.
         places: ``(phrases, 3)`` int32: sentence, first word and last word of each phrase.
         vectors: ``(phrases, hidden_size)`` float16, of length 1.
+        probe: ``(hidden_size,)`` float32, the vector of `PROBE` by the same model.
         source: what the index was made of, as JSON can hold it.
     """
 
-    def __init__(self, sentences: list[str], places: np.ndarray, vectors: np.ndarray, source: dict[str, Any]):
-        self.sentences, self.places, self.vectors, self.source = sentences, places, vectors, source
+    def __init__(
+        self, sentences: list[str], places: np.ndarray, vectors: np.ndarray, probe: np.ndarray, source: dict[str, Any]
+    ):
+        self.sentences, self.places, self.vectors, self.probe, self.source = sentences, places, vectors, probe, source
 
     def __len__(self) -> int:
         return len(self.places)
@@ -90,16 +97,16 @@ class PhraseIndex:
                 bar.update(len(chunk))
         if not places:
             raise ValueError(f"the text has no phrase of 2 to {max_words} words")
-        return cls(sentences, np.array(places, np.int32), np.concatenate(vectors), source or {})
+        probe = vector_of(parser, PROBE)
+        return cls(sentences, np.array(places, np.int32), np.concatenate(vectors), probe, source or {})
 
     def fits(self, parser: TreeParser) -> bool:
-        """Whether the vectors are those of this parser's model, by the first sentence."""
-        [(_, found)] = _encode(parser, [self.sentences[0]])
-        rows = np.flatnonzero(self.places[:, 0] == 0)
-        expected = [found[first, last] for _, first, last in self.places[rows].tolist() if (first, last) in found]
-        if len(expected) < len(rows) or expected[0].shape != self.vectors.shape[1:]:
+        """Whether the vectors are those of this parser's model, by that of `PROBE`."""
+        found = vector_of(parser, PROBE)
+        if found.shape != self.probe.shape:
             return False
-        return np.allclose(_of_length_1(np.stack(expected)), self.vectors[rows].astype(np.float32), atol=5e-3)
+        now, then = _of_length_1(np.stack([found, self.probe]))
+        return np.allclose(now, then, atol=5e-3)
 
     def nearest(self, vector: np.ndarray, count: int = 10) -> list[Neighbour]:
         """The phrases with the highest cosines, the highest first. Of phrases that overlap, only the best is there.
@@ -126,32 +133,34 @@ class PhraseIndex:
         return Neighbour(cosine, self.sentences[sentence].split(" "), (first, last))
 
     def save(self, path: str | Path) -> None:
-        """Write one file, whole or not at all."""
+        """Write one file, whole or not at all. Raises OSError if it cannot be written."""
         text = np.frombuffer("\n".join(self.sentences).encode(), np.uint8)
-        tensors = {"vectors": self.vectors, "places": self.places, "text": text}
+        tensors = {"vectors": self.vectors, "places": self.places, "probe": self.probe, "text": text}
         metadata = {"source": json.dumps(self.source)}
-        write_aside(Path(path), lambda aside: save_file(tensors, aside, metadata))
+        with disk_errors(Path(path)):
+            write_aside(Path(path), lambda aside: save_file(tensors, aside, metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> "PhraseIndex":
         """Read the file of `save`. Raises ValueError if it is no such file, or damaged."""
         try:
             with safe_open(path, "numpy") as file:
-                tensors = {name: file.get_tensor(name) for name in ("vectors", "places", "text")}
+                tensors = {name: file.get_tensor(name) for name in ("vectors", "places", "probe", "text")}
                 source = json.loads((file.metadata() or {})["source"])
             sentences = tensors["text"].tobytes().decode().split("\n")
             if len(tensors["places"]) != len(tensors["vectors"]) or tensors["places"][:, 0].max() >= len(sentences):
                 raise ValueError("its parts do not fit together")
         except (SafetensorError, KeyError, ValueError) as error:
             raise ValueError(f"{path} is no index of phrases, or damaged ({error}); make it again") from error
-        return cls(sentences, tensors["places"], tensors["vectors"], source)
+        return cls(sentences, tensors["places"], tensors["vectors"], tensors["probe"], source)
 
 
 def vector_of(parser: TreeParser, phrase: str) -> np.ndarray:
     """``(hidden_size,)`` float32: the vector of a phrase. Raises ValueError for a text without words."""
-    [(words, found)] = _encode(parser, [phrase])
-    if not words:
+    [spans] = words_of_texts(parser.tokenizer, [phrase])
+    if all(are_marks([phrase[start:end] for start, end in spans])):
         raise ValueError(f"{phrase!r} has no words")
+    [(words, found)] = _encode(parser, [phrase])
     return found[0, len(words) - 1]
 
 

@@ -192,8 +192,11 @@ def vector(span: Span) -> np.ndarray:
 
 
 def document_vector(doc: Doc) -> np.ndarray:
-    """``(hidden_size,)`` float32, the mean of the vectors of its sentences."""
-    return np.mean([vector(sentence) for sentence in doc.sents if _node(sentence).tokens.size], axis=0)
+    """``(hidden_size,)`` float32, the mean of the vectors of its sentences. Raises ValueError for a document without
+    words."""
+    if not (found := [vector(sentence) for sentence in doc.sents if _node(sentence).tokens.size]):
+        raise ValueError("a document without words has no vector")
+    return np.mean(found, axis=0)
 
 
 def _of_token(getter: Callable[[Span], Any], token: Token) -> Any:

@@ -1,6 +1,7 @@
 """`fast-r2d2` as a user runs it, most of it in this process."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -60,6 +61,16 @@ def test_standard_input_and_the_exit_code():
     assert result.returncode == 2 and result.stderr == "fast-r2d2 parse: error: --file nowhere.txt does not exist\n"
     latin = subprocess.run([*command, "-"], input="a\nBär\n".encode("latin-1"), capture_output=True)
     assert latin.returncode == 2 and b"standard input, line 2: not UTF-8" in latin.stderr
+    closed = subprocess.run(["sh", "-c", '"$@" - <&-', "sh", *command], capture_output=True, text=True)
+    assert closed.returncode == 2 and "standard input is closed" in closed.stderr and "Traceback" not in closed.stderr
+
+
+def test_output_is_utf8_in_every_locale(tmp_path):
+    (tmp_path / "gold.mrg").write_text("(S (NN 猫) (VB sleeps))\n", encoding="utf-8")
+    command = [sys.executable, "-m", "fast_r2d2_entry_points.command_line", "convert", "treebank"]
+    latin = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run([*command, str(tmp_path / "gold.mrg")], capture_output=True, env=latin)
+    assert result.stdout.decode() == "猫 sleeps\n", result.stderr
 
 
 def test_every_format_tells_the_same_tree(capsys):
@@ -165,6 +176,16 @@ def test_files_of_one_name_are_told_apart(gold, tmp_path):
     assert [row["system"] for row in results["systems"]] == files and results["settings"]["gold"] == [str(gold)]
     assert results["systems"][0]["sentence_f1"] > results["systems"][1]["sentence_f1"]
     assert len(list((tmp_path / "out" / "trees").iterdir())) == 2
+
+
+def test_files_of_a_systems_name_have_a_file_of_their_own_and_others_stay(gold, tmp_path):
+    (tmp_path / "right.txt").write_text("((The (old man)) (bought (a car)))\nYes\n((New York) (is (very big)))\n")
+    (tmp_path / "out" / "trees").mkdir(parents=True)
+    (tmp_path / "out" / "trees" / "mine.txt").write_text("mine")
+    predicted = ["--predicted", str(tmp_path / "right.txt"), "--systems", "right"]
+    main(["evaluate", str(gold), *predicted, "--output", str(tmp_path / "out")])
+    assert len(list((tmp_path / "out" / "trees").iterdir())) == 3
+    assert (tmp_path / "out" / "trees" / "mine.txt").read_text() == "mine"
 
 
 def test_words_are_leaves_whatever_the_tokenizer_makes_of_them(tmp_path, capsys):

@@ -51,6 +51,7 @@ def test_phrases_are_found_and_the_index_is_kept(text, tmp_path, capsys):
 @pytest.mark.parametrize(("more", "message"), [
     (["--count", "0"], "--count must be >= 1, got 0"), (["--max_words", "1"], "--max_words must be >= 2"),
     (["--file", "nothing.txt"], "--file nothing.txt is no file"), ([], "give --file"),
+    (["--file", __file__, "--index", "nowhere/a.phrases"], "must be a file, in a folder that exists"),
 ])  # fmt: skip
 def test_bad_options_are_refused_before_the_library_is_loaded(more, message, capsys):
     with pytest.raises(SystemExit, match="2"):

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk import Tree
 
-from modeling_fast_r2d2.grammar_induction import LabelledTree, from_spans, parse_brackets
+from modeling_fast_r2d2.grammar_induction import LabelledTree, from_spans, parse_brackets, score_trees
 from modeling_fast_r2d2.grammar_induction.labelled_trees import plain_label, spelling
+from modeling_fast_r2d2.grammar_induction.systems import without_punctuation
 
 PUNCTUATION = frozenset({".", ",", "-NONE-"})
 
@@ -139,3 +140,11 @@ def test_labels_and_words_are_compared_without_their_decorations():
     labels = ["NP-SBJ-1", "NP=2", "ADVP|PRT", "-LRB-", "S‧的", "NP"]
     assert [plain_label(label) for label in labels] == ["NP", "NP", "ADVP", "-LRB-", "S‧的", "NP"]
     assert spelling("1\\/2") == "1/2" and spelling("-LRB-") == "(" and spelling("Café") == "cafe"
+
+
+def test_a_tree_without_its_punctuation_has_every_constituent_once():
+    shown = parse_brackets("(S (NP (DT The) (NN cat)) (VP (VBD sat)) (. .))")
+    with_mark = from_spans(shown.words, [(0, 1), (0, 2), (0, 3)])
+    found = without_punctuation(with_mark, shown)
+    assert found.words == ("The", "cat", "sat") and len(found.constituents) == len(found.spans) == 2
+    assert score_trees([found], [shown.without(shown.are_punctuation())]).script_sentence_f1 == 100

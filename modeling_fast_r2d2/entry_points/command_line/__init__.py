@@ -48,6 +48,8 @@ def _run(options: argparse.Namespace) -> None:
     """Run the command of the options, and write all of its output before it counts as done."""
     if sys.stdout is None:
         raise ValueError("standard output is closed; send it to a file or to /dev/null")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
         options.run(options)
     finally:

@@ -39,6 +39,8 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--file {path} is no file")
     if not options.file and not (options.index and options.index.exists()):
         raise ValueError("give --file, the text to look in, or an --index that was made before")
+    if options.index and (options.index.is_dir() or not options.index.absolute().parent.is_dir()):
+        raise ValueError(f"--index {options.index} must be a file, in a folder that exists")
     check_model_options([options.checkpoint], options.threads)
     from . import searching  # the library, which takes seconds to import
 

@@ -16,7 +16,6 @@ resumes the work:
 """
 
 import argparse
-import io
 import sys
 from pathlib import Path
 
@@ -74,8 +73,6 @@ def run(options: argparse.Namespace) -> None:
     """Run the command."""
     options.format = options.format or ("pretty" if sys.stdout.isatty() and not options.output else "brackets")
     _check(options)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
     from . import parsing  # the library, which takes seconds to import
 
     parsing.run(options)

@@ -125,9 +125,14 @@ def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:
 
 
 def _names(paths: list[Path], systems: list[str]) -> dict[str, Path]:
-    """The files under their names, or under their paths if another file or system has the same name."""
-    names = [path.name for path in paths] + systems
-    return {path.name if names.count(path.name) == 1 else str(path): path for path in paths}
+    """The files under their names, or under their paths if the trees of another file or system would be written to the
+    same file."""
+    names = [_stem(path.name) for path in paths] + systems
+    return {path.name if names.count(_stem(path.name)) == 1 else str(path): path for path in paths}
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".txt")
 
 
 def _as_json(value: Any) -> Any:
@@ -138,11 +143,9 @@ def _as_json(value: Any) -> Any:
 
 
 def _write_trees(predictions: list[tuple[str, list[list[LabelledTree]]]], folder: Path) -> None:
-    """Write one file per run. Files of earlier calls are deleted."""
-    for leftover in folder.glob("*.txt"):
-        leftover.unlink()
+    """Write one file per run. Other files in the folder stay."""
     for name, runs in predictions:
         for number, trees in enumerate(runs):
             suffix = f"-{number}" if len(runs) > 1 else ""
-            file = f"{name.removesuffix('.gz').removesuffix('.txt')}{suffix}.txt".replace("/", "_")
+            file = f"{_stem(name)}{suffix}.txt".replace("/", "_")
             write_text(folder / file, "".join(tree.brackets() + "\n" for tree in trees))

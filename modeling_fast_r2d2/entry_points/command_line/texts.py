@@ -36,6 +36,8 @@ def texts_to_parse(options: argparse.Namespace) -> Iterator[Text]:
     if options.file:
         yield from read_texts(options.file, options.text_column, options.text, options.max_characters)
     elif options.sentences == ["-"]:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; give sentences or --file")
         raw = decode_lines(sys.stdin.buffer, "standard input", keep_ends=True, max_characters=options.max_characters)
         yield from paragraphs(raw) if options.text else map(line, raw)
     else:
