@@ -9,7 +9,6 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
-from modeling_fast_r2d2.embedding import node_vectors
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.running_text import split_texts
 from modeling_fast_r2d2.pictures import draw_chart
@@ -79,7 +78,7 @@ def constituents(words: Words) -> list[tuple[str, np.ndarray]]:
     """The constituents of the parser's tree, or the only word; the widest first. Vectors have length 1."""
     parser = parsers()["parser"]
     [read] = parser.read([words], is_split_into_words=True)
-    [vectors] = node_vectors(parser.model, parser.processor, [read], parser.bounds_bonus)
+    [vectors] = parser.node_vectors([read])
     widest_first = sorted(vectors, key=lambda span: span[0] - span[1])
     shown = [span for span in widest_first if span[0] < span[1]] or widest_first
     return [(" ".join(read.words[i : j + 1]), vectors[i, j] / np.linalg.norm(vectors[i, j])) for i, j in shown]

@@ -1,7 +1,6 @@
 """Checkpoints: the folders beside this file, which come with the package, and downloads from the Hub."""
 
-from .bundled import DEFAULT_CHECKPOINT, bundled_checkpoint, find_checkpoint
-from .folders import load_model, load_tokenizer
+from .folders import DEFAULT_CHECKPOINT, bundled_checkpoint, find_checkpoint, load_model, load_tokenizer
 from .hub import download
 
 __all__ = ["DEFAULT_CHECKPOINT", "bundled_checkpoint", "download", "find_checkpoint", "load_model", "load_tokenizer"]

@@ -1,6 +1,7 @@
-"""Checks of a checkpoint's folder, made before anything is loaded from it."""
+"""Where a checkpoint is, checks of its folder, made before anything is loaded from it, and loading."""
 
 import pickle
+import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -12,12 +13,54 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tokenization_fast_r2d2.words import tokenizer_errors
 
-from ..text_files import read_record
+from ..text_files import check_is_file, read_record
 
+FOLDER = Path(__file__).parent  # of the checkpoints that come with the package
+DEFAULT_CHECKPOINT = str(FOLDER / "fast-r2d2-tiny")  # not looked for at import
 INDEX_SUFFIX = ".index.json"  # of files that say which file has which weight
 OUR_TYPE = "fast_r2d2"
 # What ``torch.load`` raises for a file that is no pickle, such as a text, or that holds more than tensors.
 NO_TENSORS = (pickle.UnpicklingError, EOFError, LookupError, UnicodeDecodeError, struct.error)
+
+
+def bundled_names() -> list[str]:
+    """The names of these checkpoints, sorted."""
+    return sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
+
+
+def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
+    """The folder of a checkpoint that comes with the package, for ``from_pretrained``.
+
+    Raises:
+        ValueError: if there is none of that name; the message lists those there are.
+    """
+    if name not in bundled_names():
+        raise ValueError(f"bundled checkpoints are {', '.join(bundled_names())}, got {name!r}")
+    return str(FOLDER / name)
+
+
+def find_checkpoint(name: str, *, is_model: bool = True) -> str:
+    """Where a checkpoint is: the folder of the bundled one of that name, an existing folder, or a Hub name.
+
+    Args:
+        is_model: whether a folder must have a model; else a tokenizer is enough.
+
+    Raises:
+        ValueError: for a path without a folder, and for a folder whose files are damaged, another model's, or no files
+            but pipes or devices.
+    """
+    if name and Path(name).is_dir():
+        for path in Path(name).iterdir():
+            check_is_file(path)
+        check_tokenizer_folder(Path(name))
+        if is_model:
+            check_model_folder(Path(name))
+        return name
+    if name in bundled_names():
+        return bundled_checkpoint(name)
+    if Path(name).exists() or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+        raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name or one of {', '.join(bundled_names())}")
+    return name
 
 
 def check_model_folder(folder: Path) -> None:
@@ -83,10 +126,12 @@ def load_model(model_class: Any, checkpoint: str, *, may_miss: bool = False, **o
     Raises:
         ValueError: if the weights are damaged, are no tensors, do not fit the configuration, or are missing; if the
             configuration asks for what is not installed.
-        OSError: as ``from_pretrained``.
+        OSError: if the Hub has no such checkpoint or cannot be reached, or a file cannot be read.
     """
     try:
         model, info = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
+    except OSError as error:
+        raise _not_loaded(checkpoint, error) from error
     except SafetensorError as error:
         raise ValueError(f"the weights in {checkpoint} are damaged ({error})") from error
     except NO_TENSORS as error:  # the library's message advises to run what is in the file
@@ -105,15 +150,25 @@ def load_tokenizer(checkpoint: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a checkpoint from `find_checkpoint`.
 
     Raises:
-        ValueError: if it has settings that make no sense.
-        OSError: as ``from_pretrained``.
+        ValueError: if it has settings that make no sense, or files of none.
+        OSError: as for `load_model`.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)
         tokenizer("a", add_special_tokens=False)  # some settings are read only here
+    except OSError as error:
+        raise _not_loaded(checkpoint, error) from error
+    except ValueError as error:
+        raise ValueError(f"no tokenizer in {checkpoint} ({_first_line(error)})") from error
     except (ImportError, TypeError, AttributeError, LookupError) as error:  # transformers hardly checks what it reads
         raise ValueError(f"the tokenizer_config.json in {checkpoint} is damaged ({_first_line(error)})") from error
     return tokenizer
+
+
+def _not_loaded(checkpoint: str, error: OSError) -> OSError:
+    """The library's error with the name that was given and those that need no network."""
+    names = ", ".join(bundled_names())
+    return OSError(f"{checkpoint} could not be loaded ({_first_line(error)}); {names} come with the package")
 
 
 def _first_line(error: Exception) -> str:

@@ -178,8 +178,6 @@ def convert_files(config_file: Path, weight_files: list[Path], output: Path) -> 
     Raises:
         ValueError: if a file is damaged, or if the files lack weights of the model or have them in other shapes.
     """
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"--output {output} is a file; give a folder")
     config = convert_config(read_record(config_file))
     weights = convert_state_dict(load_weights(weight_files), config)
     is_classifier = "classifier.out_proj.weight" in weights
@@ -197,4 +195,4 @@ def convert_files(config_file: Path, weight_files: list[Path], output: Path) -> 
             f"{len(info['missing_keys'])} weights are missing, such as {missing}; give all --weights files"
         )
     model.save_pretrained(output)
-    print(f"wrote {model_class.__name__} with {model.num_parameters():,} parameters to {output}")
+    print(f"wrote {model_class.__name__} with {model.num_parameters():,} parameters to {output}, without a tokenizer")

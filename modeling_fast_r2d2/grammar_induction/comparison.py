@@ -105,7 +105,7 @@ def write_results(results: list[Result], folder: Path, settings: dict[str, Any])
     writer = csv.DictWriter(lines, list(results[0].figures()), lineterminator="\n")
     writer.writeheader()
     writer.writerows(result.figures() for result in results)
-    text = json.dumps(_without_nan(whole), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(_without_nan(whole), indent=2, allow_nan=False, default=str) + "\n"
     for name, written in {"json": text, "md": tables, "csv": lines.getvalue()}.items():
         write_text(folder / f"results.{name}", written)
 

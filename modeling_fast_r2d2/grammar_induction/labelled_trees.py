@@ -96,17 +96,20 @@ class LabelledTree:
     def brackets(self) -> str:
         """The tree as a string, such as ``(S (NP (DT the) (NN cat)) (VBZ sleeps))``.
 
-        ``X`` stands for a missing label or tag. Constituents of a single word are not written, and words with blanks or
-        brackets are escaped. A tree without words is written as a trace, which readers of treebanks remove again.
+        ``X`` stands for a missing label or tag, and for the root of a sentence whose parts have none. Constituents of a
+        single word are not written, and words with blanks or brackets are escaped. A tree without words is written as a
+        trace, which readers of treebanks remove again.
         """
         if not self.words:
             return "(-NONE- *)"
         opened: list[list[str]] = [[] for _ in self.words]
         closed = [0] * self.num_leaves
-        for first, last, label in self.constituents:  # children before parents
-            opened[first].append(f"({label or 'X'} ")
+        whole = (0, self.num_leaves - 1)
+        root = () if self.num_leaves == 1 or whole in self.spans else (LabelledSpan(*whole, "X"),)
+        for first, last, label in (*self.constituents, *root):  # children before parents
+            opened[first].append(f"({escaped(label or 'X')} ")
             closed[last] += 1
-        leaves = (f"({tag or 'X'} {escaped(word)})" for tag, word in zip(self.tags, self.words, strict=True))
+        leaves = (f"({escaped(tag or 'X')} {escaped(word)})" for tag, word in zip(self.tags, self.words, strict=True))
         rows = zip(opened, leaves, closed, strict=True)
         return " ".join("".join(reversed(labels)) + leaf + ")" * ends for labels, leaf, ends in rows)
 
@@ -142,18 +145,15 @@ class LabelledTree:
             word_ids: the word number of each leaf, from 0, never decreasing.
             words: the text of each word.
         """
-        begins = {leaf for leaf in range(len(word_ids) + 1) if leaf in (0, len(word_ids))}
-        begins |= {leaf for leaf in range(1, len(word_ids)) if word_ids[leaf] != word_ids[leaf - 1]}
+        first_leaf = [leaf for leaf, word in enumerate(word_ids) if leaf == 0 or word != word_ids[leaf - 1]]
+        begins = {*first_leaf, len(word_ids)}
         kept = [
             LabelledSpan(word_ids[i], word_ids[j], label)
             for i, j, label in self.constituents
             if i in begins and j + 1 in begins and word_ids[i] != word_ids[j]
         ]
-        first_leaf = [leaf for leaf in range(len(word_ids)) if leaf in begins]
-        tags, parents = (
-            tuple(self.tags[leaf] for leaf in first_leaf),
-            tuple(self.parents[leaf] for leaf in first_leaf),
-        )
+        tags = tuple(self.tags[leaf] for leaf in first_leaf)
+        parents = tuple(self.parents[leaf] for leaf in first_leaf)
         return LabelledTree(tuple(words), tags, tuple(kept), parents, self.place)
 
 

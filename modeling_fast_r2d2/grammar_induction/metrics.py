@@ -75,16 +75,10 @@ class Scores:
         found, total = self.labels.get(label, (0, 0))
         return 100 * found / total if total else float("nan")
 
-    def by_length(self, upper: Sequence[int] = LENGTHS) -> dict[str, tuple[float, int]]:
-        """Sentence F1, from 0 to 100, and the number of sentences for each range of lengths that has sentences.
-
-        Args:
-            upper: the upper ends of the ranges, in words, increasing.
-
-        Returns:
-            The figures by the names of the ranges, such as ``11-20`` and ``over 40``.
-        """
-        edges = [1, *upper, np.iinfo(np.int64).max]
+    def by_length(self) -> dict[str, tuple[float, int]]:
+        """Sentence F1, from 0 to 100, and the number of sentences for each range of lengths that has sentences, by the
+        names of the ranges, such as ``11-20`` and ``over 40``."""
+        edges = [1, *LENGTHS, np.iinfo(np.int64).max]
         buckets = {}
         for low, high in zip(edges, edges[1:], strict=False):
             inside = (self.lengths > low) & (self.lengths <= high)
@@ -93,21 +87,13 @@ class Scores:
                 buckets[name] = float(self.sentence_f1s[inside].mean()), int(inside.sum())
         return buckets
 
-    def confidence_interval(self, level: float = 0.95, samples: int = 1000, seed: int = 0) -> tuple[float, float]:
-        """A bootstrap interval for sentence F1: percentiles of its value on samples drawn with replacement.
-
-        Args:
-            level: the share of samples within the interval, between 0 and 1.
-            samples: the number of samples; each has as many sentences as there are.
-            seed: of the random draws.
-
-        Returns:
-            The lower and the upper end, from 0 to 100.
-        """
-        random = np.random.default_rng(seed)
+    def confidence_interval(self, samples: int = 1000) -> tuple[float, float]:
+        """A bootstrap interval for sentence F1, both ends from 0 to 100: its 2.5th and 97.5th percentile on samples of
+        the sentences, drawn with replacement."""
+        random = np.random.default_rng(0)
         count = len(self.rows)
         means = [self.sentence_f1s[random.integers(count, size=count)].mean() for _ in range(samples)]
-        low, high = np.percentile(means, [50 * (1 - level), 50 * (1 + level)])
+        low, high = np.percentile(means, [2.5, 97.5])
         return float(low), float(high)
 
 
@@ -116,14 +102,12 @@ def score_trees(
     gold: Sequence[LabelledTree],
     granularity: str = "words",
     max_length: int | None = None,
-    proper_noun_tags: frozenset[str] = PROPER_NOUN_TAGS,
 ) -> Scores:
     """Score predicted trees against gold trees. Neither need be binary.
 
     Args:
         predicted, gold, granularity: as for `align`, with the same errors.
         max_length: score only sentences of at most this number of gold words; None scores all.
-        proper_noun_tags: the tags of the words that form an ``NNP chunk``.
 
     Raises:
         ValueError: if ``max_length`` is below 2, or if there is no sentence of two or more words to score.
@@ -136,7 +120,7 @@ def score_trees(
     if not rows:
         raise ValueError("no gold tree of two or more words to score")
     pairs = [(predicted[row], expected[row]) for row in rows]
-    labels = [_label_hits(tree, gold_tree, proper_noun_tags) for tree, gold_tree in pairs]
+    labels = [_label_hits(tree, gold_tree) for tree, gold_tree in pairs]
     found: Counter[str] = sum((hits for hits, _ in labels), Counter())
     total: Counter[str] = sum((wanted for _, wanted in labels), Counter())
     return Scores(
@@ -173,12 +157,11 @@ def chain_shares(trees: Iterable[LabelledTree]) -> tuple[float, float]:
     return sum(is_last for _, is_last in spans) / len(spans), sum(first == 0 for first, _ in spans) / len(spans)
 
 
-def proper_noun_chunks(tree: LabelledTree, tags: frozenset[str] = PROPER_NOUN_TAGS) -> set[Span]:
-    """Maximal spans of two or more adjacent leaves that have one of the tags and stand below the same bracket (paper,
-    Table 2)."""
+def proper_noun_chunks(tree: LabelledTree) -> set[Span]:
+    """Maximal spans of two or more adjacent proper nouns below the same bracket (paper, Table 2)."""
     chunks: set[Span] = set()
     start = 0
-    keys = [parent if tag in tags else -1 for tag, parent in zip(tree.tags, tree.parents, strict=True)]
+    keys = [parent if tag in PROPER_NOUN_TAGS else -1 for tag, parent in zip(tree.tags, tree.parents, strict=True)]
     for end in range(1, len(keys) + 1):
         if end == len(keys) or keys[end] != keys[start]:
             if keys[start] != -1 and end - start > 1:
@@ -195,11 +178,11 @@ def _counts(predicted: frozenset[Span], gold: frozenset[Span]) -> tuple[int, int
     return len(predicted & gold), len(predicted), len(gold)
 
 
-def _label_hits(tree: LabelledTree, gold: LabelledTree, tags: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
+def _label_hits(tree: LabelledTree, gold: LabelledTree) -> tuple[Counter[str], Counter[str]]:
     """By label: how many gold constituents were predicted, and how many there are."""
     whole = (0, gold.num_leaves - 1)
     wanted = {(label, (first, last)) for first, last, label in gold.constituents}
-    wanted |= {("NNP chunk", chunk) for chunk in proper_noun_chunks(gold, tags)}
+    wanted |= {("NNP chunk", chunk) for chunk in proper_noun_chunks(gold)}
     wanted = {(label, span) for label, span in wanted if span != whole}
     predicted = tree.spans
     hits = Counter(label for label, span in wanted if span in predicted)

@@ -11,6 +11,7 @@ from ..parsing.tree_parser import TreeParser
 from .labelled_trees import LabelledTree, Span, from_spans
 
 BASELINES = ("left", "right", "balanced", "random")
+SENTENCES_AT_ONCE = 1000
 
 
 def baseline_trees(sentences: Sequence[LabelledTree], name: str, seed: int = 0) -> list[LabelledTree]:
@@ -46,7 +47,6 @@ def best_binary_trees(gold: Sequence[LabelledTree]) -> list[LabelledTree]:
 def model_trees(
     parser: TreeParser,
     sentences: Sequence[LabelledTree],
-    chunk: int = 1000,
     progress: Callable[[int], object] = lambda count: None,
     written: Sequence[LabelledTree] | None = None,
     punctuation_tags: frozenset[str] | None = None,
@@ -56,19 +56,18 @@ def model_trees(
     Args:
         parser: the model's parser.
         sentences: trees whose words are parsed.
-        chunk: the number of sentences that are given to the parser together.
-        progress: called after each chunk with its number of sentences.
+        progress: called now and then with the number of sentences that were parsed since.
         written: the same sentences with punctuation. If given, the parser sees these, and the punctuation is removed
             from its trees.
         punctuation_tags: of the treebank, as for `LabelledTree.are_punctuation`.
     """
     if written is not None:
-        trees = model_trees(parser, written, chunk, progress)
+        trees = model_trees(parser, written, progress)
         pairs = zip(trees, written, strict=True)
         return [without_punctuation(tree, shown, punctuation_tags) for tree, shown in pairs]
     found: list[LabelledTree] = []
-    for start in range(0, len(sentences), chunk):
-        part = sentences[start : start + chunk]
+    for start in range(0, len(sentences), SENTENCES_AT_ONCE):
+        part = sentences[start : start + SENTENCES_AT_ONCE]
         parsed_part = parser([tree.words for tree in part], is_split_into_words=True)
         for sentence, parsed in zip(part, parsed_part, strict=True):
             found.append(from_spans(parsed.leaves, parsed.tree.spans, sentence.place, parsed.word_ids))

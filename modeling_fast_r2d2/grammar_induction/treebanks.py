@@ -20,6 +20,7 @@ PTB_SECTIONS = {"train": range(2, 22), "validation": range(22, 23), "test": rang
 # File numbers of the Chinese Treebank, in the usual split of its first 1,151 files. All other files are for training.
 CTB_FILES = {"validation": range(301, 326), "test": range(271, 301)}
 TREEBANK_FILE = r"(wsj|chtb)_\d+"
+ABOUT_TREES = r"(readme|licen[cs]e|contributing|changelog)\b|.*\.(md|log)$|stats\.xml$"
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,9 @@ def read_treebank(
         ValueError: if a path is missing, has no tree, or has no file of the split (the message names the path), or if
             a tree cannot be read (it names the file and the line).
     """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
     trees: list[LabelledTree] = []
-    for path in _files([paths] if isinstance(paths, str | Path) else list(paths), split):
+    for path in _files(paths, split):
         if reader := READERS.get(format_of(path) or ""):
             trees += map(preprocessing.apply, reader(path))
             continue
@@ -97,8 +99,7 @@ def read_treebank(
                     raise
                 logger.warning("skipped: %s", error)
     if not trees:
-        listed = [paths] if isinstance(paths, str | Path) else paths
-        raise ValueError(f"no tree in {', '.join(map(str, listed))}")
+        raise ValueError(f"no tree in {', '.join(map(str, paths))}")
     return trees
 
 
@@ -184,7 +185,7 @@ def _all_files(paths: list[str | Path]) -> list[Path]:
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_aside(file, path))
             # If some files have the names of a treebank's files, the others in the folder have no trees.
             files += [file for file in inside if re.match(TREEBANK_FILE, file.name, re.I)] or inside
         elif path.is_file():
@@ -192,6 +193,12 @@ def _all_files(paths: list[str | Path]) -> list[Path]:
         else:
             raise ValueError(f"no treebank at {str(path)!r}; give a file of bracketed trees, or a folder of them")
     return files
+
+
+def _is_aside(file: Path, folder: Path) -> bool:
+    """Whether a file in a folder is hidden, or tells about the trees, as ``README.md`` and ``LICENSE.txt`` do."""
+    is_hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return is_hidden or re.match(ABOUT_TREES, file.name, re.I) is not None
 
 
 def _split_of(file: Path) -> str | None:

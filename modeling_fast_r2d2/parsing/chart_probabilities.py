@@ -7,9 +7,8 @@ from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import Span
 
 from ..embedding import evaluation, model_inputs
-from ..modeling_fast_r2d2 import FastR2D2Model
 from ..tree_distribution import TreeDistribution
-from .tree_parser import TreeParser
+from .tree_parser import TreeParser, check_encoder
 
 
 class ChartProbabilities(NamedTuple):
@@ -39,9 +38,8 @@ def chart_probabilities(
     Raises:
         ValueError: if the model has no encoder.
     """
+    check_encoder(parser.model, "a chart")
     model: Any = parser.model.base_model
-    if not isinstance(model, FastR2D2Model):
-        raise ValueError(f"{type(parser.model).__name__} has no encoder; load a FastR2D2Model")
     [read] = parser.read([sentence], is_split_into_words)  # type: ignore[list-item]  # a text or words, as it says
     with evaluation(model):
         inputs: dict[str, Any] = model_inputs(model, parser.processor, [read], parser.bounds_bonus, parser.keep_words)

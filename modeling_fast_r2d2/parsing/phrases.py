@@ -14,11 +14,10 @@ from tqdm.auto import tqdm
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.words import words_of_texts
 
-from ..embedding import in_batches, node_vectors
 from ..text_files import disk_errors, write_aside
 from .tree_parser import TreeParser
 
-LINES_AT_ONCE, BATCH_TOKENS = 2_000, 8_192
+LINES_AT_ONCE = 2_000
 LONGEST_PHRASE = 8  # words
 PROBE = "the old bridge"  # its vector tells models apart
 
@@ -115,7 +114,8 @@ class PhraseIndex:
             vector: ``(hidden_size,)``, such as that of `vector_of`.
         """
         [vector] = _of_length_1(np.asarray(vector, np.float32)[None])
-        cosines = np.concatenate([part.astype(np.float32) @ vector for part in _parts(self.vectors)])
+        parts = np.array_split(self.vectors, len(self) // 100_000 + 1)  # since float32 takes twice the memory
+        cosines = np.concatenate([part.astype(np.float32) @ vector for part in parts])
         chosen: list[int] = []
         for row in np.argsort(-cosines, kind="stable").tolist():
             if len(chosen) == count:
@@ -167,21 +167,12 @@ def vector_of(parser: TreeParser, phrase: str) -> np.ndarray:
 def _encode(parser: TreeParser, texts: Sequence[str]) -> Iterator[tuple[list[str], dict[tuple[int, int], np.ndarray]]]:
     """The words of each text that the model sees, and the vectors of words and constituents."""
     read = parser.read(list(texts))
-    found = in_batches(
-        parser.model, read, lambda batch: node_vectors(parser.model, parser.processor, batch, parser.bounds_bonus),
-        batch_tokens=BATCH_TOKENS,
-    )  # fmt: skip
-    for sentence, vectors in zip(read, found, strict=True):
+    for sentence, vectors in zip(read, parser.node_vectors(read), strict=True):
         yield list(sentence.words), vectors
 
 
 def _of_length_1(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
-
-
-def _parts(rows: np.ndarray, size: int = 100_000) -> Iterator[np.ndarray]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
 
 
 __all__ = ["LONGEST_PHRASE", "Neighbour", "PhraseIndex", "vector_of"]

@@ -9,7 +9,6 @@ from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import BinaryTree
 from tokenization_fast_r2d2.words import checked_sentences, tokens_with_pieces
 
-from ..embedding import in_batches, node_vectors
 from .tree_parser import TreeParser
 
 
@@ -102,19 +101,16 @@ def token_vectors(
         For each sentence ``(tokens, 2, hidden_size)`` float32: the vector of each token and that of the constituent
         that splits after it, zero after the last token.
     """
-    seen, model = _places_seen(parser, sentences), parser.model.base_model
+    seen = _places_seen(parser, sentences)
     read = parser.read(_tokens_at(seen, sentences), is_split_into_words=True)
-    vectors_by_words = in_batches(
-        model, read, lambda batch: node_vectors(model, parser.processor, batch, parser.bounds_bonus),
-        batch_tokens=parser.batch_tokens,
-    )  # fmt: skip
-    for (tree, _), places, sentence, by_words in zip(trees, seen, read, vectors_by_words, strict=True):
-        vectors = np.zeros((tree.num_leaves, 2, parser.model.config.hidden_size), np.float32)
+    vectors = parser.node_vectors(read)
+    for (tree, _), places, sentence, by_words in zip(trees, seen, read, vectors, strict=True):
+        rows = np.zeros((tree.num_leaves, 2, parser.model.config.hidden_size), np.float32)
         words_before = _words_before(sentence, places, tree.num_leaves)
         for column, spans in enumerate(([(token, token) for token in range(tree.num_leaves)], tree.spans)):
             for place, (first, last) in enumerate(spans):
-                vectors[place, column] = by_words.get((words_before[first], words_before[last + 1] - 1), 0.0)
-        yield vectors
+                rows[place, column] = by_words.get((words_before[first], words_before[last + 1] - 1), 0.0)
+        yield rows
 
 
 def _words_before(sentence: ReadSentence, seen: Sequence[int], num_tokens: int) -> list[int]:

@@ -12,7 +12,7 @@ from tokenization_fast_r2d2.trees import BinaryTree, Span
 
 from ..checkpoints import find_checkpoint, load_model, load_tokenizer
 from ..configuration_fast_r2d2 import check_punctuation
-from ..embedding import evaluation, in_batches, model_inputs
+from ..embedding import evaluation, in_batches, model_inputs, node_vectors
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
@@ -150,8 +150,8 @@ class TreeParser:
         self.encoding = None if method == PARSER else method
         if method == PARSER and with_vectors:
             self.encoding = "forced"
-        if self.encoding and not isinstance(model.base_model, FastR2D2Model):
-            raise ValueError(f"{type(model).__name__} has no encoder for method={method!r}; load a FastR2D2Model")
+        if self.encoding:
+            check_encoder(model, f"method={method!r}")
         self.model, self.tokenizer, self.method = model, tokenizer, method
         self.pieces, self.keep_words, self.with_vectors = pieces, keep_words, with_vectors
         self.batch_tokens = batch_tokens
@@ -256,6 +256,19 @@ class TreeParser:
         vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)
         return output.spans.cpu().numpy(), output.split_scores.float().cpu().numpy(), vectors
 
+    def node_vectors(self, sentences: list[ReadSentence]) -> list[dict[Span, np.ndarray]]:
+        """The vectors of the words and constituents of the parser's trees, as `embedding.node_vectors` gives them.
+
+        Raises:
+            ValueError: if the model has no encoder.
+        """
+        check_encoder(self.model, "vectors")
+        model = self.model.base_model
+        return in_batches(
+            model, sentences, lambda rows: node_vectors(model, self.processor, rows, self.bounds_bonus),
+            batch_tokens=self.batch_tokens,
+        )  # fmt: skip
+
     def _result(
         self, sentence: ReadSentence, spans: np.ndarray, scores: np.ndarray, vector: np.ndarray | None
     ) -> ParsedSentence:
@@ -270,3 +283,9 @@ class TreeParser:
         split_scores = sentence.scores(scores, tree) if self.method == "parser" else None
         sure = confidences(sentence, words, word_scores, tree.spans, Calibration.of(self.model.config))
         return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, sure, vector)
+
+
+def check_encoder(model: FastR2D2PreTrainedModel, what: str) -> None:
+    """Raise ValueError if a model has no encoder."""
+    if not isinstance(model.base_model, FastR2D2Model):
+        raise ValueError(f"{type(model).__name__} has no encoder for {what}; load a FastR2D2Model")

@@ -74,7 +74,7 @@ def _page(title: str, scores: Scores, sentences: list[_Sentence], left_out: int)
     return template.substitute(
         title=as_xml(visible(title)),
         figures=_figures(scores, left_out),
-        lengths=_bars("F1 by length", (sentences[0].unit, "F1", "sentences"), list(scores.by_length().items())),
+        lengths=_bars("F1 by length", ("words", "F1", "sentences"), list(scores.by_length().items())),
         labels=_bars("Recall by label", ("label", "recall", "constituents"), _recalls(scores)),
         worst="\n".join(_article(sentences[row]) for row in orders["worst"][:SENTENCES_PER_PAGE]),
         index=_packed(index),

@@ -17,8 +17,14 @@ def write_aside(target: Path, write: Callable[[Path], object]) -> None:
     behind.
 
     Args:
+        target: a link stands for what it leads to.
         write: called with the path of the temporary file, whose name no other process uses.
+
+    Raises:
+        ValueError: if ``target`` is a pipe or a device.
     """
+    check_is_file(target)
+    target = target.resolve()
     aside = target.with_name(f".{target.name}.{socket.gethostname()}.{os.getpid()}{target.suffix}")
     try:
         write(aside)

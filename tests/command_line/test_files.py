@@ -84,7 +84,7 @@ def test_output_that_cannot_be_written_is_named(tmp_path, error_of, command):
     (tmp_path / "trees.txt").write_text("(a b)\n")
     target = tmp_path / "trees.txt" / "inside"  # of a file, which even the owner of the disk cannot write into
     line = error_of(command, tmp_path / "gold.mrg", "--predicted", tmp_path / "trees.txt", "--output", target)
-    assert "error: [Errno " in line and "trees.txt" in line
+    assert "error: " in line and "trees.txt" in line
 
 
 class FullDisk(io.FileIO):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from nltk import Tree
 
 from modeling_fast_r2d2.grammar_induction import LabelledTree, from_spans, parse_brackets, score_trees
-from modeling_fast_r2d2.grammar_induction.labelled_trees import plain_label, spelling
+from modeling_fast_r2d2.grammar_induction.labelled_trees import LabelledSpan, plain_label, spelling
 from modeling_fast_r2d2.grammar_induction.systems import without_punctuation
 
 PUNCTUATION = frozenset({".", ",", "-NONE-"})
@@ -117,6 +117,13 @@ def test_a_tree_two_thousand_deep_is_read_and_written():
     assert parse_brackets(tree.brackets()) == tree
     binary = parse_brackets("(" * 2000 + "w" + " w)" * 2000, has_labels=False)
     assert len(binary.spans) == 2000 and binary.num_leaves == 2001
+
+
+def test_what_has_several_roots_or_brackets_in_tags_is_one_tree_that_can_be_read():
+    tree = LabelledTree(("(", "a", "b"), ("$(", "A", ""), (LabelledSpan(1, 2, "NP(1)"),), (0, 1, 1))
+    back = parse_brackets(tree.brackets())
+    assert back.constituents == (LabelledSpan(1, 2, "NP"), LabelledSpan(0, 2, "X")), "the label's index is left out"
+    assert back.words == ("-LRB-", "a", "b") and back.tags == ("$-LRB-", "A", "X")
 
 
 def test_words_become_constituents_of_their_pieces_and_back():

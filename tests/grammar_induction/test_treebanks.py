@@ -45,6 +45,18 @@ def test_published_files_of_several_lines_per_tree(tmp_path):
     assert tree.words == ("上海", "浦东", "开发") and {(0, 1), (0, 2)} == tree.spans
 
 
+def test_what_lies_beside_trees_in_a_folder_is_not_read(tmp_path):
+    for name in ("README.md", "LICENSE.txt", ".git/HEAD", "stats.xml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("No trees.")
+    for name in ("1.mrg", "2.mrg"):
+        (tmp_path / name).write_text(SENTENCE)
+    assert len(read_treebank(iter([tmp_path]))) == 2
+    with pytest.raises(ValueError, match="no tree in .*empty"):
+        (tmp_path / "empty").write_text("")
+        read_treebank(iter([tmp_path / "empty"]))
+
+
 def test_preprocessing_is_visible_and_can_be_changed(tmp_path):
     with gzip.open(tmp_path / "one.mrg.gz", "wt", encoding="utf-8") as file:
         file.write(SENTENCE)

@@ -9,7 +9,7 @@ Sentences and trees are written to standard output.
 import argparse
 from pathlib import Path
 
-from .options import add_gold_arguments
+from .options import add_gold_arguments, check_can_be_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.kind == "weights":
+        check_can_be_folder(options.output)
         from modeling_fast_r2d2.checkpoints.original import convert_files  # it takes seconds to import
 
         convert_files(options.config, options.weights, options.output)

@@ -18,6 +18,8 @@ from .options import (
     add_comparison_arguments,
     add_gold_arguments,
     add_threads_argument,
+    check_can_be_folder,
+    check_comparison,
     check_model_options,
 )
 
@@ -46,7 +48,9 @@ def run(options: argparse.Namespace) -> None:
     if options.seeds < 1:
         raise ValueError(f"--seeds must be >= 1, got {options.seeds}")
     check_model_options(options.checkpoint, options.threads)
+    check_comparison(options)
     if options.output:
+        check_can_be_folder(options.output)
         (options.output / "trees").mkdir(parents=True, exist_ok=True)
     if options.systems is None:
         options.systems = [] if options.predicted else [name for name in SYSTEMS if name != "heuristic"]

@@ -42,6 +42,14 @@ def add_threads_argument(parser: argparse.ArgumentParser) -> None:
         "one per core; without --threads, OMP_NUM_THREADS decides if it is set")  # fmt: skip
 
 
+def check_comparison(options: argparse.Namespace) -> None:
+    """Refuse what no trees can be compared by, before models make them."""
+    if options.max_length is not None and options.max_length < 2:
+        raise ValueError(f"--max_length must be >= 2 words, got {options.max_length}")
+    if options.as_written and options.keep_punctuation:
+        raise ValueError("--as_written removes punctuation before scoring, --keep_punctuation keeps it; give one")
+
+
 def check_model_options(checkpoints: list[str], threads: int | None) -> None:
     """Refuse a checkpoint that cannot be there, and a number of threads below 1."""
     if threads is not None and threads < 1:
@@ -50,6 +58,13 @@ def check_model_options(checkpoints: list[str], threads: int | None) -> None:
         if not Path(name).is_dir() and (not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith(".")):
             raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name, "
                              f"{DEFAULT_CHECKPOINT} or {VECTORS_CHECKPOINT}")  # fmt: skip
+
+
+def check_can_be_folder(path: Path) -> None:
+    """Refuse an ``--output`` that is a file, or lies in one."""
+    for part in (path, *path.parents):
+        if part.exists() and not part.is_dir():
+            raise ValueError(f"--output {path}: {part} is a file; give a folder")
 
 
 def require(library: str, extra: str, what: str) -> None:

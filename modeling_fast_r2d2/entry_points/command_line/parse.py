@@ -24,6 +24,7 @@ from .options import (
     DEFAULT_CHECKPOINT,
     METHODS,
     add_threads_argument,
+    check_can_be_folder,
     check_model_options,
     number_of_processes,
     require,
@@ -52,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long a line may be, since time and memory grow with it; default: %(default)s")  # fmt: skip
     add("--output", type=Path, help="folder for the shards of a corpus, or for one picture per sentence")
     group = parser.add_argument_group("parse a corpus in shards; finished shards are not parsed again")
-    group.add_argument("--shard_lines", type=int, default=LINES_PER_SHARD, help="lines per shard; default: %(default)s")
+    group.add_argument(
+        "--shard_lines", type=int, default=LINES_PER_SHARD, help="lines or paragraphs per shard; default: %(default)s"
+    )
     group.add_argument("--text_column", default="text", help="column of .parquet files; default: %(default)s")
     group.add_argument("--vectors", action="store_true", help="also store the root vectors, as .safetensors")
 
@@ -82,10 +85,14 @@ def _check(options: argparse.Namespace) -> None:
     """Refuse what does not fit together or is missing, before the library is imported."""
     if bool(options.file) == bool(options.sentences):
         raise ValueError("give either sentences or --file; - reads standard input")
+    if "-" in options.sentences and len(options.sentences) > 1:
+        raise ValueError("- reads standard input; give it alone")
     if options.text and options.words:
         raise ValueError("--text finds sentences and their words, --words takes words as given; give one")
     if options.output and not options.file and options.format != "svg":
         raise ValueError("--output needs --file")
+    if options.output:
+        check_can_be_folder(options.output)
     if options.vectors and (not options.output or options.format == "svg"):
         raise ValueError("--vectors needs --output, and a --format other than svg")
     if not 0 <= options.min_confidence <= 1:

@@ -15,6 +15,7 @@ from .options import (
     add_comparison_arguments,
     add_gold_arguments,
     add_threads_argument,
+    check_comparison,
     check_model_options,
     counted,
 )
@@ -37,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     check_model_options([options.checkpoint], options.threads)
+    check_comparison(options)
+    if options.output.is_dir():
+        raise ValueError(f"--output {options.output} is a folder; give a file")
     from transformers.utils import logging  # this and the library take seconds to import
 
     from modeling_fast_r2d2.grammar_induction.metrics import score_trees

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 from transformers.utils import logging
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     show = as_markdown if options.markdown else as_text
     print(f"{show(overview(results))}\n\n{show(lengths(results))}")
     if options.output:
-        settings = {name: _as_json(value) for name, value in vars(options).items() if name != "run"}
+        settings = {name: value for name, value in vars(options).items() if name != "run"}
         write_results(results, options.output, settings)
         _write_trees(predictions, options.output / "trees")
 
@@ -57,8 +56,6 @@ def read_written(options: argparse.Namespace) -> list[LabelledTree] | None:
     """The gold trees with their punctuation, or None if models do not see it."""
     if not options.as_written:
         return None
-    if options.keep_punctuation:
-        raise ValueError("--as_written removes punctuation before scoring, --keep_punctuation keeps it; give one")
     preprocessing = TreebankPreprocessing(keep_punctuation=True, lowercase=options.lowercase)
     return read_treebank(options.gold, preprocessing, options.split, options.skip_bad)
 
@@ -133,13 +130,6 @@ def _names(paths: list[Path], systems: list[str]) -> dict[str, Path]:
 
 def _stem(name: str) -> str:
     return name.removesuffix(".gz").removesuffix(".txt")
-
-
-def _as_json(value: Any) -> Any:
-    """The value of an option as JSON can store it."""
-    if isinstance(value, list):
-        return [_as_json(part) for part in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def _write_trees(predictions: list[tuple[str, list[list[LabelledTree]]]], folder: Path) -> None:
