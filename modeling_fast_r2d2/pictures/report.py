@@ -36,9 +36,9 @@ def write_report(
     predicted: Sequence[LabelledTree],
     *,
     title: str,
-    scores: Scores | None = None,
     granularity: str = "words",
-) -> None:
+    max_length: int | None = None,
+) -> Scores:
     """Write an HTML report with scores, F1 by length, recall by label, and both trees of every sentence.
 
     Readers can sort the sentences by F1, shuffle them, and search for words. The file is written completely or not at
@@ -46,18 +46,15 @@ def write_report(
 
     Args:
         path: the file to write.
-        gold, predicted, granularity: as for `score_trees`, with the same errors.
+        gold, predicted, granularity, max_length: as for `score_trees`, with the same errors. Sentences that are not
+            scored, such as sentences of one word, are not in the report.
         title: the title of the page.
-        scores: the scores of these trees; None computes them. Sentences that they leave out, such as sentences of one
-            word, are not in the report.
 
-    Raises:
-        ValueError: if ``scores`` belong to other trees.
+    Returns:
+        The scores.
     """
-    scores = score_trees(predicted, gold, granularity) if scores is None else scores
+    scores = score_trees(predicted, gold, granularity, max_length)
     rows = scores.rows.tolist()
-    if max(rows) >= len(gold) or [gold[row].num_leaves for row in rows] != scores.lengths.tolist():
-        raise ValueError(f"scores do not belong to the {len(gold)} given trees; leave them out to score these trees")
     predicted, gold = align(predicted, gold, granularity)
     f1s = scores.sentence_f1s.tolist()
     sentences = [
@@ -65,6 +62,7 @@ def write_report(
     ]
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_text(Path(path), _page(title, scores, sentences, left_out=len(gold) - len(rows)))
+    return scores
 
 
 def _page(title: str, scores: Scores, sentences: list[_Sentence], left_out: int) -> str:

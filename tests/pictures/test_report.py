@@ -210,12 +210,10 @@ def test_a_page_needs_no_network_and_may_use_none(write):
     assert "needs JavaScript" in page.text
 
 
-def test_given_scores_choose_the_sentences(write):
+def test_longer_sentences_are_left_out(write):
     gold = trees(CARS, FLAT, CATS)
-    _, index, _ = write(gold, best_binary_trees(gold), scores=score_trees(best_binary_trees(gold), gold, max_length=5))
+    _, index, _ = write(gold, best_binary_trees(gold), max_length=5)
     assert index["texts"] == ["one two three", "The cat saw a dog"]
-    with pytest.raises(ValueError, match="scores do not belong to the 3 given trees"):
-        write(gold, gold, scores=score_trees(trees(CATS), trees(CATS)))
 
 
 def test_trees_over_pieces_are_compared_over_words_or_pieces(write):

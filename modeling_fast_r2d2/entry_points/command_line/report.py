@@ -43,7 +43,6 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--output {options.output} is a folder; give a file")
     from transformers.utils import logging  # this and the library take seconds to import
 
-    from modeling_fast_r2d2.grammar_induction.metrics import score_trees
     from modeling_fast_r2d2.pictures import write_report
 
     from .scoring import read_gold, read_predicted, read_written, system_trees
@@ -57,6 +56,6 @@ def run(options: argparse.Namespace) -> None:
         options.checkpoint = [options.checkpoint]
         [predicted] = system_trees(options.method, gold, read_written(options), options)
     title = options.title or f"{name} against {', '.join(path.name for path in options.gold)}"
-    scores = score_trees(predicted, gold, options.granularity, options.max_length)
-    write_report(options.output, gold, predicted, title=title, scores=scores, granularity=options.granularity)
+    limits = {"granularity": options.granularity, "max_length": options.max_length}
+    scores = write_report(options.output, gold, predicted, title=title, **limits)
     print(f"sentence F1 {scores.sentence_f1:.1f} over {counted(len(scores.rows), 'sentence')}; wrote {options.output}")
