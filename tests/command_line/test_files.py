@@ -78,13 +78,13 @@ def test_the_option_raises_the_limit_of_every_kind_of_file(tmp_path, error_of, n
     assert "--max_characters must be >= 1, got 0" in error_of(*command, 0)
 
 
-@pytest.mark.parametrize("command", ["report", "evaluate"])
-def test_output_that_cannot_be_written_is_named(tmp_path, error_of, command):
+@pytest.mark.parametrize(("command", "problem"), [("report", "[Errno "), ("evaluate", "--output ")])
+def test_output_that_cannot_be_written_is_named(tmp_path, error_of, command, problem):
     (tmp_path / "gold.mrg").write_text("(S (A a) (B b))")
     (tmp_path / "trees.txt").write_text("(a b)\n")
     target = tmp_path / "trees.txt" / "inside"  # of a file, which even the owner of the disk cannot write into
     line = error_of(command, tmp_path / "gold.mrg", "--predicted", tmp_path / "trees.txt", "--output", target)
-    assert "error: " in line and "trees.txt" in line
+    assert f"error: {problem}" in line and "trees.txt" in line
 
 
 class FullDisk(io.FileIO):
