@@ -33,11 +33,12 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
+from modeling_fast_r2d2.checkpoints.folders import HEADS
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors, tree_posteriors
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from modeling_fast_r2d2.parsing_pipeline import METHODS
+from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
@@ -119,7 +120,7 @@ class ParserTeacher:
             if own.words != sentence.words:
                 raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
             lengths.append(len(own.words))
-        if self.parser.encoding is not None:
+        if self.parser.method != PARSER:
             return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
         between = torch.zeros(len(read), size - 1)
         for row, own in enumerate(read):
@@ -232,7 +233,9 @@ def make_dataset(lines: list[str], options: DistillationOptions, settings: Train
         )
     size = settings.per_device_train_batch_size
     batches = plan_epoch(lengths[kept], settings.seed, 0, Limits(size, size * options.max_words), 1)
-    rows = kept[np.concatenate([part for parts in batches for part in parts])].tolist()
+    # The only shorter part comes last: each part is a batch of `Trainer`'s.
+    parts = sorted((part for [part] in batches), key=lambda part: len(part) < size)
+    rows = kept[np.concatenate(parts)].tolist()
     return Dataset.from_dict({"row": rows, "text": [lines[row] for row in rows]})
 
 
@@ -240,7 +243,7 @@ def save_student(
     student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, source: str, folder: Path
 ) -> Path:
     """Save the student's checkpoint with its new parser."""
-    model = load_model(FastR2D2ForPreTraining, source, may_miss=True)
+    model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)
     model.model.parser.load_state_dict(student.parser.state_dict())
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

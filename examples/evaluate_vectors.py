@@ -38,11 +38,11 @@ from transformers import AutoProcessor, EvalPrediction
 
 from glue.data import read_task
 from glue.tasks import TASKS, Task, find_task, score
-from modeling_fast_r2d2 import FastR2D2Model, bundled_checkpoint
+from modeling_fast_r2d2 import FastR2D2Model
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.embedding import in_batches, node_vectors
 from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
-from modeling_fast_r2d2.inputs import with_split_bonus
 
 STRENGTHS = [0.001, 0.01, 0.1, 1.0]  # of the regularisation, inverse
 SAME_ANSWER = "always the commonest class"
@@ -93,10 +93,8 @@ class NodeVectors(nn.Module):
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         batch = {name: features[name] for name in ("input_ids", "attention_mask", "atom_spans", "split_signs")}
-        config = self.model.config
-        bonuses = (config.bounds_bonus, config.names_bonus) if self.trees == "parser" else (0.0, 0.0)
-        batch = with_split_bonus(batch, *bonuses)
         if self.trees != "parser":
+            del batch["split_signs"]
             rows, tokens = batch["input_ids"].shape
             scores = torch.rand(rows, tokens - 1, generator=self.generator)
             scores = scores.sort(1, descending=True).values if self.trees == "right" else scores
@@ -105,8 +103,13 @@ class NodeVectors(nn.Module):
         return features | {"sentence_embedding": self.pool(self.model, output, batch["attention_mask"].bool())}
 
 
+def load(checkpoint: str) -> tuple[FastR2D2Model, Any]:
+    place = find_checkpoint(checkpoint)
+    return load_model(FastR2D2Model, place).eval(), AutoProcessor.from_pretrained(place)
+
+
 def make_embedder(checkpoint: str, system: str, device: str) -> SentenceTransformer:
-    model, processor = FastR2D2Model.from_pretrained(checkpoint).eval(), AutoProcessor.from_pretrained(checkpoint)
+    model, processor = load(checkpoint)
     return SentenceTransformer(modules=[NodeVectors(model, processor, system)], device=device)
 
 
@@ -117,8 +120,12 @@ def similarity(embedder: SentenceTransformer, file: Path, columns: list[str]) ->
     missing = set(columns) - (rows[0].keys() if rows else set())
     if missing:
         raise ValueError(f"{file} has no rows with the columns {', '.join(sorted(missing))}; name others by --columns")
-    first, second, scores = ([row[name] for row in rows] for name in columns)
-    evaluator = EmbeddingSimilarityEvaluator(first, second, [float(given) for given in scores], write_csv=False)
+    first, second, given = ([row[name] for row in rows] for name in columns)
+    try:
+        scores = [float(score) for score in given]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file} has a row without a number as {columns[2]}: {error}") from error
+    evaluator = EmbeddingSimilarityEvaluator(first, second, scores, write_csv=False)
     return evaluator(embedder)["spearman_cosine"]
 
 
@@ -148,12 +155,12 @@ def labels_of_constituents(checkpoint: str, treebank: str, device: str) -> dict[
 
     It learns from the first, third, ... tree and is asked for the others. Constituents are those of `constituents_in`.
     """
-    model, processor = FastR2D2Model.from_pretrained(checkpoint).eval(), AutoProcessor.from_pretrained(checkpoint)
+    model, processor = load(checkpoint)
     trees = [tree for tree in read_treebank(treebank) if tree.num_leaves > 2]
     processor.punctuation = "keep"  # the treebank's leaves are counted, a mark that its tags call a word among them
-    read, bonus = processor.read([list(tree.words) for tree in trees], True), model.config.bounds_bonus
+    read = processor.read([list(tree.words) for tree in trees], True)
     model.to(device)
-    nodes = in_batches(model, read, lambda rows: node_vectors(model, processor, rows, bonus), batch_tokens=8192)
+    nodes = in_batches(model, read, lambda rows: node_vectors(model, processor, rows), batch_tokens=8192)
     parts = [[found for row in range(start, len(trees), 2) for found in constituents_in(trees[row], nodes[row])]
              for start in (0, 1)]  # fmt: skip
     if not all(parts):
@@ -212,8 +219,7 @@ def table(results: dict[str, dict[str, float]]) -> str:
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--checkpoint", default=bundled_checkpoint("fast-r2d2-small"),
-                        help="a folder or Hub name; default: fast-r2d2-small")  # fmt: skip
+    parser.add_argument("--checkpoint", default="fast-r2d2-small", help="a folder, a Hub or bundled name")
     parser.add_argument("--similarity", nargs="*", type=Path, default=[], metavar="FILE", help="such as STS and SICK")
     parser.add_argument("--columns", nargs=3, default=["sentence1", "sentence2", "score"], metavar="NAME")
     parser.add_argument("--data", default="nyu-mll/glue", help="the folder of GLUE's folders, or a Hub name")

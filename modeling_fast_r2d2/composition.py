@@ -43,18 +43,13 @@ class CompositionLayer(GradientCheckpointingLayer):
         """The linear layers, or adapters in their places."""
         return self.query_key_value, self.attention_output, self.intermediate, self.output
 
-    @property
-    def has_weight(self) -> bool:
-        """Whether the projection's matrix can be read. torch's quantised linear layers hide it."""
-        return isinstance(getattr(self.query_key_value, "weight", None), Tensor)
-
     def role_bias(self, num_tasks: int) -> Tensor:
         """``(tokens, 3 * hidden_size)``: the roles, projected to queries and keys, plus the projection's bias. Added
         after the projection, they do what roles in its input would, and one product serves queries, keys and values,
-        which have no role. It is 0, and not used, without ``has_weight``."""
+        which have no role. It is 0, and not used, if the projection is no plain layer."""
         roles = self._roles(num_tasks)
         size = roles.shape[1]
-        if not self.has_weight:
+        if not is_plain(self.query_key_value):
             return roles.new_zeros(len(roles), 3 * size)
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
@@ -151,7 +146,8 @@ class CompositionStack(nn.Module):
     def prepare(self, tasks: Tensor) -> SharedInputs:
         """The inputs that are the same on every level. ``tasks``: ``(num_tasks, hidden_size)``."""
         first = self.layers[0]
-        projected = first.project(tasks) if first.has_weight else tasks.new_zeros(len(tasks), 3 * tasks.shape[1])
+        is_read = is_plain(first.query_key_value)
+        projected = first.project(tasks) if is_read else tasks.new_zeros(len(tasks), 3 * tasks.shape[1])
         return SharedInputs(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
 
     def forward(self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None) -> Tensor:

@@ -117,8 +117,6 @@ class FastR2D2Config(PreTrainedConfig):
         "tree_loss",
         "last_hidden_state",
         "pooler_output",
-        "split_scores",
-        "spans",
         "log_prob",
         "hidden_states",
     ]

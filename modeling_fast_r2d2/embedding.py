@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from .inputs import with_split_bonus
+from .inputs import split_bonus_of
 from .processor_code import processor_class
 
 Result = TypeVar("Result")
@@ -69,7 +69,7 @@ class TextEncoder:
         model: Any = self
 
         def run(batch: list[Any]) -> list[np.ndarray]:
-            inputs = model_inputs(model, processor, batch, model.config.bounds_bonus)
+            inputs = model_inputs(model, processor, batch)
             return list(model(**inputs, return_dict=True).pooler_output.float().cpu().numpy())
 
         read = processor.read([sentences] if isinstance(sentences, str) else sentences)
@@ -83,7 +83,7 @@ class TextEncoder:
         """Words and constituents of the parser's tree with their vectors, from left to right, the wider first."""
         processor = self._processor(tokenizer)
         [read] = processor.read([sentence])
-        [vectors] = node_vectors(self, processor, [read], self.config.bounds_bonus)
+        [vectors] = node_vectors(self, processor, [read])
         found = [
             Constituent(read.words[first : last + 1], (first, last), vectors[first, last]) for first, last in vectors
         ]
@@ -112,14 +112,8 @@ class TextEncoder:
                 "sentence vectors need atom_spans and split_signs, as FastR2D2Processor gives for texts, not for pairs"
             )
         model: Any = self
-        batch = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "atom_spans": atom_spans,
-            "split_signs": split_signs,
-        }
-        batch = with_split_bonus(batch, self.config.bounds_bonus, self.config.names_bonus)
-        return model(**batch, return_dict=True).pooler_output
+        output = model(input_ids, attention_mask, atom_spans, split_signs=split_signs, return_dict=True)
+        return output.pooler_output
 
     def _processor(self, tokenizer: PreTrainedTokenizerBase | None) -> Any:
         """The processor of texts, with the given tokenizer or the model's own."""
@@ -170,18 +164,21 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def model_inputs(
-    model: Any, processor: Any, sentences: Sequence[Any], bounds_bonus: float, keep_words: bool = True
+    model: Any, processor: Any, sentences: Sequence[Any], bounds_bonus: float | None = None, keep_words: bool = True
 ) -> dict[str, Tensor]:
     """The inputs of a model for one batch, on its device.
 
     Args:
         processor: `FastR2D2Processor`.
         sentences: as the processor has read them.
-        bounds_bonus: as for `with_split_bonus`.
+        bounds_bonus: in place of the configuration's, in nats; None leaves it to the model.
         keep_words: as for the processor's `pad`.
     """
     batch = {name: tensor.to(model.device) for name, tensor in processor.pad(sentences, keep_words).items()}
-    return with_split_bonus(batch, bounds_bonus, model.config.names_bonus)
+    if bounds_bonus is not None:
+        signs = batch.pop("split_signs")
+        batch["split_bonus"] = split_bonus_of(signs, bounds_bonus, model.config.names_bonus)
+    return batch
 
 
 def in_batches(
@@ -244,7 +241,7 @@ def batches_by_length(
 
 
 def node_vectors(
-    model: Any, processor: Any, sentences: Sequence[Any], bounds_bonus: float
+    model: Any, processor: Any, sentences: Sequence[Any], bounds_bonus: float | None = None
 ) -> list[dict[Span, np.ndarray]]:
     """Encode one batch along the parser's trees.
 

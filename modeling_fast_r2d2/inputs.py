@@ -67,6 +67,7 @@ class EmbeddedBatch:
         split_scores: ``(batch, seq_len - 1)``.
         checked_scores: ``split_scores`` on the host; None if they are the parser's in training, which nobody checks.
         nesting: ``(batch, seq_len - 1)`` long, on the host, see `parser.span_nesting`; None without span constraints.
+        split_bonus: ``(batch, seq_len - 1)``, which ``split_scores`` have in them; None if nothing was added.
         padded_leaves: ``(batch, seq_len, hidden_size)``, of which ``leaves`` were taken, if hidden states are wanted.
     """
 
@@ -77,6 +78,7 @@ class EmbeddedBatch:
     split_scores: Tensor
     checked_scores: Tensor | None
     nesting: Tensor | None
+    split_bonus: Tensor | None = None
     padded_leaves: Tensor | None = None
 
     @cached_property
@@ -322,7 +324,7 @@ def check_labels(labels: Tensor, num_rows: int, num_labels: int, problem_type: s
     """
     if not isinstance(labels, Tensor):
         raise ValueError(f"labels must be a tensor, got {kind_of(labels)}")
-    are_classes = labels.dtype == torch.long and num_labels > 1
+    are_classes = num_labels > 1 and not (labels.is_floating_point() or labels.dtype == torch.bool)
     if problem_type is not None:
         are_classes = problem_type == "single_label_classification"
     of_one_number = are_classes or (num_labels == 1 and problem_type != "multi_label_classification")
@@ -349,27 +351,22 @@ def check_encoding(encoding: str, choices: tuple[str, ...] = ENCODINGS) -> str:
     return encoding
 
 
-def with_split_bonus(batch: dict[str, Tensor], bounds_bonus: float, names_bonus: float) -> dict[str, Tensor]:
-    """Replace the ``split_signs`` of a batch by ``split_bonus``.
+def check_split_signs(split_signs: Tensor, sentences: Sentences) -> None:
+    """Raise ValueError unless signs are ``(batch, seq_len - 1)`` whole numbers."""
+    batch, seq_len = sentences.is_token.shape
+    is_whole = isinstance(split_signs, Tensor) and not (split_signs.is_floating_point() or split_signs.is_complex())
+    if not is_whole or split_signs.shape != (batch, seq_len - 1):
+        raise ValueError(f"split_signs must be {(batch, seq_len - 1)} of 1, -1 and 0, got {kind_of(split_signs)}")
+
+
+def split_bonus_of(split_signs: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:
+    """What is added to split scores, float32: ``bounds_bonus`` at bounds (1), less ``names_bonus`` within names (-1).
 
     Args:
-        batch: as `FastR2D2Processor.pad` makes it, with ``split_signs`` ``(batch, seq_len - 1)`` int8: 1 at bounds,
-            where a mark was set aside, -1 within names, 0 elsewhere.
-        bounds_bonus: nats added to split scores at bounds.
-        names_bonus: nats taken from them within names.
-
-    Returns:
-        The inputs of a model or of its method ``parse``; without ``split_bonus`` if both are 0.
+        split_signs: ``(batch, seq_len - 1)``, as `FastR2D2Processor.pad` makes it.
+        bounds_bonus, names_bonus: nats.
     """
-    inputs = {name: tensor for name, tensor in batch.items() if name != "split_signs"}
-    if bounds_bonus or names_bonus:
-        inputs["split_bonus"] = split_bonus(batch["split_signs"], bounds_bonus, names_bonus)
-    return inputs
-
-
-def split_bonus(signs: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:
-    """What the ``split_signs`` of a batch add to split scores: float32, of their shape."""
-    return bounds_bonus * (signs > 0).float() - names_bonus * (signs < 0).float()
+    return bounds_bonus * (split_signs > 0).float() - names_bonus * (split_signs < 0).float()
 
 
 def refuse_rows(is_bad: Tensor, what: str, remedy: str) -> None:

@@ -23,9 +23,12 @@ class LossParts(TrainerCallback):
 
     def __init__(self) -> None:
         self._found: dict[str, list[Tensor]] = defaultdict(list)
+        self._hook: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         self._found.clear()
+        if self._hook is not None:  # of a training that was broken off
+            self._hook.remove()
         self._hook = model.register_forward_hook(self._keep)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:

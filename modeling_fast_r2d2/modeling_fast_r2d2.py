@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
+from transformers.utils import logging
 from transformers.utils.generic import can_return_tuple
 
 from .chart import Chart, chosen_tree, crossing_candidates, planned_tree, to_device
@@ -35,6 +36,8 @@ from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, Fas
 from .parser import TopDownParser, tree_label_loss
 from .pretrained_model import FastR2D2PreTrainedModel, left_to_python
 from .tree_distribution import TreeDistribution
+
+logger = logging.get_logger(__name__)
 
 
 class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
@@ -96,6 +99,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         split_bonus: Tensor | None = None,
+        split_signs: Tensor | None = None,
     ) -> FastR2D2Output:
         """
         Args:
@@ -117,21 +121,24 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             output_attentions: ignored; attentions are None (see `outputs`).
             split_bonus: ``(batch, seq_len - 1)``, nats added to split scores and, for a tree of minimum risk, to the
                 encoder's scores of the candidates that split there.
+            split_signs: ``(batch, seq_len - 1)`` of a whole-number type, as `FastR2D2Processor` gives it: 1 where
+                punctuation was set aside, -1 within names, else 0. There, ``bounds_bonus`` and ``names_bonus`` of the
+                configuration are added and taken away like a ``split_bonus``.
 
         Raises:
             ValueError: for any other input, before computing; it names the row.
         """
         encoding = check_encoding(self.config.encoding if encoding is None else encoding, (*ENCODINGS, MINIMUM_RISK))
-        inputs = (input_ids, attention_mask, atom_spans, inputs_embeds, split_scores)
-        batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states, split_bonus=split_bonus)
-        if encoding == MINIMUM_RISK and split_bonus is not None:
+        inputs = (input_ids, attention_mask, atom_spans, inputs_embeds, split_scores, split_bonus, split_signs)
+        batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states)
+        if encoding == MINIMUM_RISK and batch.split_bonus is not None:
             check_finite_scores(batch, "a tree of minimum risk needs finite scores and a finite split_bonus")
         chart, encoded = self.encode_batch(
             batch, "chart" if encoding == MINIMUM_RISK else encoding, reachable_only=True
         )
         if encoding == MINIMUM_RISK:
             trees = TreeDistribution(chart, encoded.choices())
-            trees = trees if split_bonus is None else trees.add_bonus(batch.sentences.flatten(split_bonus))
+            trees = trees if batch.split_bonus is None else trees.add_bonus(batch.sentences.flatten(batch.split_bonus))
             encoded = dataclasses.replace(encoded, chosen=trees.minimum_risk())
         return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
@@ -142,28 +149,30 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         atom_spans: Tensor | None,
         inputs_embeds: Tensor | None = None,
         split_scores: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         split_bonus: Tensor | None = None,
+        split_signs: Tensor | None = None,
+        output_hidden_states: bool | None = None,
     ) -> EmbeddedBatch:
         """Check the inputs of `forward`; look up leaves and score split points."""
         given, sentences, nesting = self._read(input_ids, attention_mask, atom_spans, inputs_embeds)
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
         scores = self.parser(given, sentences.lengths) if split_scores is None else split_scores
-        scores = add_split_bonus(scores, split_bonus, sentences)
+        bonus = self._bonus(split_bonus, split_signs, sentences)
+        scores = add_split_bonus(scores, bonus, sentences)
         checked = None
-        is_given = split_scores is not None or split_bonus is not None
+        is_given = split_scores is not None or bonus is not None
         if is_given or not self.training:  # the parser's own reach the loss in training, where loops look for NaN
             checked = read_split_scores(scores, sentences)
         flat = sentences.flatten(given)
         token_ids = flat if inputs_embeds is None else None
         leaves, special = self._look_up(token_ids)
         leaves = leaves if inputs_embeds is None else flat.to(special["cls"].dtype)
-        if not (self.config.output_hidden_states if output_hidden_states is None else output_hidden_states):
-            return EmbeddedBatch(sentences, token_ids, leaves, special, scores, checked, nesting)
-        padded = sentences.pad(leaves)
-        leaves = sentences.flatten(padded)
-        return EmbeddedBatch(sentences, token_ids, leaves, special, scores, checked, nesting, padded)
+        padded = None
+        if self.config.output_hidden_states if output_hidden_states is None else output_hidden_states:
+            padded = sentences.pad(leaves)
+            leaves = sentences.flatten(padded)
+        return EmbeddedBatch(sentences, token_ids, leaves, special, scores, checked, nesting, bonus, padded)
 
     def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
@@ -298,6 +307,8 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
+        split_bonus: Tensor | None = None,
+        split_signs: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
         """
         Args:
@@ -308,7 +319,7 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         Other arguments and errors are those of `FastR2D2Model`. With labels the ``loss`` is
         ``-log p(tree) / n``, a mean over sentences of ``n`` tokens.
         """
-        sentences, output = self._parse(input_ids, attention_mask, atom_spans)
+        sentences, output = self._parse(input_ids, attention_mask, atom_spans, None, split_bonus, split_signs)
         if labels is not None and output.split_scores is not None:
             check_tree_labels(labels, sentences)
             scores, flat_labels = sentences.flatten(output.split_scores), sentences.flatten(labels)
@@ -403,19 +414,22 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         output_constituents: bool | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
+        split_bonus: Tensor | None = None,
+        split_signs: Tensor | None = None,
+        return_loss: bool = True,
     ) -> FastR2D2ForPreTrainingOutput:
         """Arguments and errors as for `FastR2D2Model`, but ``encoding`` is ``"chart"``, the default, or
         ``"heuristic"``, since the losses need a chart. The language model's targets are ``input_ids`` themselves.
 
         Args:
             output_constituents: whether to return ``last_hidden_state`` and ``spans``; None means in evaluation only.
+            return_loss: ignored; it tells `Trainer` that evaluations have a loss without labels.
         """
         encoding = check_encoding("chart" if encoding is None else encoding)
         if encoding == "forced":
             raise ValueError('pretraining needs a chart; use encoding="chart" or "heuristic"')
-        batch = self.model.read_batch(
-            input_ids, attention_mask, atom_spans, None, split_scores, output_hidden_states=output_hidden_states
-        )
+        inputs = (input_ids, attention_mask, atom_spans, None, split_scores, split_bonus, split_signs)
+        batch = self.model.read_batch(*inputs, output_hidden_states=output_hidden_states)
         if self.config.tree_loss_weight:
             check_finite_scores(batch)
         chart, encoded = self.model.encode_batch(batch, encoding)
@@ -461,6 +475,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         token_type_ids: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
+        split_bonus: Tensor | None = None,
+        split_signs: Tensor | None = None,
     ) -> FastR2D2ClassifierOutput:
         """Arguments and errors are those of `FastR2D2Model`; the class's docstring has the shapes.
 
@@ -477,6 +493,8 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             "atom_spans": atom_spans,
             "inputs_embeds": inputs_embeds,
             "split_scores": split_scores,
+            "split_bonus": split_bonus,
+            "split_signs": split_signs,
         }
         given = {name: value for name, value in inputs.items() if value is not None}
         inputs |= self.by_sentence(given, token_type_ids)
@@ -486,6 +504,12 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
             check_labels(labels, num_rows, self.config.num_labels or 1, self.config.problem_type)
         if self.training and labels is not None:
             return self._training_output(batch, labels, encoding)
+        if self.training:
+            logger.warning_once(
+                "training without labels: only the logits are computed, so the chart's, the language model's and the "
+                "parser's losses are left out; Trainer keeps labels back for label_smoothing_factor and "
+                "compute_loss_func"
+            )
         fields = self._fields(batch, *self.model.encode_batch(batch, encoding, reachable_only=True))
         loss = None if labels is None else self._task_loss(fields["logits"], labels)
         return FastR2D2ClassifierOutput(loss, **fields)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .torch_internals import backward_pass
+from .torch_internals import backward_pass, is_transformed
 
 
 class SortedReads(NamedTuple):
@@ -102,8 +102,9 @@ class PlainNodeRows(NodeRows):
 
 
 def rows_of_nodes(first: Tensor, num_nodes: int) -> NodeRows:
-    """`NodeRows`; or plain ones, where torch does not tell the backward passes of one graph apart."""
-    return (NodeRows if backward_pass() is not None else PlainNodeRows)(first, num_nodes)
+    """`NodeRows`; or plain ones, within functional transforms and where torch does not tell the backward passes of one
+    graph apart."""
+    return (PlainNodeRows if is_transformed() or backward_pass() is None else NodeRows)(first, num_nodes)
 
 
 class _Store:

@@ -7,7 +7,6 @@ from transformers import Pipeline
 
 from .configuration_fast_r2d2 import MINIMUM_RISK
 from .embedding import batches_by_length
-from .inputs import with_split_bonus
 from .processor_code import processor_class
 
 DEFAULT_BATCH_TOKENS = 8192
@@ -90,8 +89,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return batch | {"sentence": read}
 
     def _forward(self, inputs: dict, method: str = PARSER) -> dict:
-        sentence, config = inputs.pop("sentence"), self.model.config
-        inputs = with_split_bonus(inputs, config.bounds_bonus, config.names_bonus)
+        sentence = inputs.pop("sentence")
         if method == PARSER:
             return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
         if not hasattr(self.model.base_model, "composition"):

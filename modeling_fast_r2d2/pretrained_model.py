@@ -14,7 +14,15 @@ from transformers import initialization as init
 from .chart import to_device
 from .chart_planning import merge_ranks, tree_spans
 from .configuration_fast_r2d2 import FastR2D2Config
-from .inputs import Sentences, add_split_bonus, check_embeddings, check_ids, read_split_scores
+from .inputs import (
+    Sentences,
+    add_split_bonus,
+    check_embeddings,
+    check_ids,
+    check_split_signs,
+    read_split_scores,
+    split_bonus_of,
+)
 from .outputs import FastR2D2ParserOutput
 from .parser import span_nesting
 
@@ -51,6 +59,7 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    _supports_sdpa = True  # accepted for all that: the composition's attention is its own
     accepts_loss_kwargs = False  # losses are means, so gradient accumulation has to average them
     _keep_in_fp32_modules_strict = {"parser"}  # see `TopDownParser`
 
@@ -110,12 +119,13 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         token_type_ids: Tensor | None = None,
         split_scores: Tensor | None = None,
         split_bonus: Tensor | None = None,
+        split_signs: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
         """The parser's trees, without encoding anything; every model has a parser.
 
         Arguments and errors are those of `FastR2D2Model`; ``split_scores`` take the place of the parser's.
         """
-        return self._parse(input_ids, attention_mask, atom_spans, split_scores, split_bonus)[1]
+        return self._parse(input_ids, attention_mask, atom_spans, split_scores, split_bonus, split_signs)[1]
 
     def _parse(
         self,
@@ -124,15 +134,27 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         atom_spans: Tensor | None,
         split_scores: Tensor | None = None,
         split_bonus: Tensor | None = None,
+        split_signs: Tensor | None = None,
     ) -> tuple[Sentences, FastR2D2ParserOutput]:
         input_ids, sentences, nesting = self._read(input_ids, attention_mask, atom_spans)
         parser: Any = self.base_model.parser
         scores = parser(input_ids, sentences.lengths) if split_scores is None else split_scores
-        scores = add_split_bonus(scores, split_bonus, sentences)
+        scores = add_split_bonus(scores, self._bonus(split_bonus, split_signs, sentences), sentences)
         host_scores = read_split_scores(scores, sentences)
         ranks = merge_ranks(host_scores, sentences.lengths, nesting)
         [spans] = to_device([tree_spans(ranks, sentences.lengths)], scores.device)
         return sentences, FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
+
+    def _bonus(self, given: Tensor | None, split_signs: Tensor | None, sentences: Sentences) -> Tensor | None:
+        """What is added to split scores: the given bonus, and those of the configuration where signs ask for them."""
+        if split_signs is None:
+            return given
+        check_split_signs(split_signs, sentences)
+        bounds_bonus, names_bonus = self.config.bounds_bonus, self.config.names_bonus
+        if not (bounds_bonus or names_bonus):
+            return given
+        own = split_bonus_of(split_signs, bounds_bonus, names_bonus)
+        return own if given is None else own + given
 
     def _read(
         self,

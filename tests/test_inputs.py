@@ -119,6 +119,13 @@ def test_a_bonus_must_be_a_number_for_each_split_point(tiny_model, bonus, messag
             run(IDS, split_bonus=bonus)
 
 
+@pytest.mark.parametrize("signs", [[[1, 0]] * 2, torch.zeros(2, 3, dtype=torch.int8), torch.zeros(2, 2)])
+def test_signs_must_be_whole_numbers_for_each_split_point(tiny_model, signs):
+    for run in (tiny_model, tiny_model.model, tiny_model.parse):
+        with pytest.raises(ValueError, match=r"split_signs must be \(2, 2\) of 1, -1 and 0, got "):
+            run(IDS, split_signs=signs)
+
+
 @pytest.mark.parametrize("value", [NAN, float("inf")])
 def test_vectors_that_are_not_finite_are_refused_by_row_unless_they_are_padding(tiny_model, value):
     vectors, scores = torch.zeros(2, 3, 16), torch.zeros(2, 2)
@@ -220,7 +227,7 @@ BAD_LABELS = [  # num_labels, problem_type, labels, message
     (2, None, torch.tensor(1), r"labels must be \(2,\) long, .* got \(\) torch.int64"),
     (2, None, torch.tensor([0, 1, 0]), r"\(2,\) long, .* got \(3,\)"),
     (2, None, torch.tensor([[0, 1], [1, 0]]), r"\(2,\) long, .* got \(2, 2\)"),
-    (2, None, torch.tensor([0, 1], dtype=torch.int32), "floating point, .* got .* torch.int32"),
+    (2, None, torch.tensor([0, 1], dtype=torch.int32), "long, .* got .* torch.int32"),
     (2, None, torch.tensor([[0], [2]]), "row 1 of the batch has a label outside the classes"),
     (2, None, torch.tensor([0, -100]), "row 1 of the batch has a label outside the classes"),
     (2, None, torch.tensor([0.0, 1.0]), r"\(2, 2\) floating point, .* got \(2,\) torch.float32"),
@@ -307,7 +314,7 @@ def tensors(shapes, dtypes, values):
 
 
 def any_inputs():
-    names = "attention_mask", "atom_spans", "split_scores", "labels", "token_type_ids"
+    names = "attention_mask", "atom_spans", "split_scores", "split_bonus", "split_signs", "labels", "token_type_ids"
     drawn = tensors(SHAPES, TYPES, VALUES)
     return st.fixed_dictionaries({"input_ids": drawn}, optional=dict.fromkeys(names, drawn))
 
@@ -321,6 +328,8 @@ def inputs_that_fit(is_pair, num_labels):
         "attention_mask": tensors(st.just((*rows, 3)), whole, st.integers(0, 1)),
         "atom_spans": tensors(st.just((*rows, 1, 2)), whole, st.integers(-1, 2)),
         "split_scores": tensors(st.just((*rows, 2)), real, VALUES),
+        "split_bonus": tensors(st.just((*rows, 2)), real, VALUES),
+        "split_signs": tensors(st.just((*rows, 2)), st.sampled_from([torch.int8, torch.int64]), st.integers(-1, 1)),
         "labels": tensors(st.just((2,)), whole if num_labels > 1 else real, st.integers(0, 2)),
     }
     return st.fixed_dictionaries({"input_ids": ids}, optional=others)

@@ -1,16 +1,31 @@
 """Names, two words or more that begin with a capital letter, stay together if the configuration asks for it."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import pipeline
 
-from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
+from modeling_fast_r2d2 import (
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPreTraining,
+    FastR2D2ForSequenceClassification,
+    FastR2D2Model,
+    TreeParser,
+    bundled_checkpoint,
+)
+from modeling_fast_r2d2.inputs import split_bonus_of
 from modeling_fast_r2d2.parsing_pipeline import METHODS
+from tokenization_fast_r2d2.processing_fast_r2d2 import FastR2D2Processor
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 
 TEXT = "Yes, the Unbelievable York Stock Exchange of Mr. Smith, New York, is in New-York"
 NAMES = [("Unbelievable", "York"), ("York", "Stock"), ("Stock", "Exchange"), ("Mr.", "Smith")]
+
+
+@pytest.fixture
+def processor(tokenizer) -> FastR2D2Processor:
+    return FastR2D2Processor(tokenizer, punctuation="aside")
 
 
 @given(st.lists(st.sampled_from(["Smith", "New", "Élan", "the", "iPod", "42", "他", "X"]), max_size=9), st.data())
@@ -75,3 +90,27 @@ def test_the_pipeline_and_vectors_keep_names_together(model, tokenizer):
     assert pipeline("constituency-parsing", model=model, tokenizer=tokenizer)(text)["spans"] == list(found.tree.spans)
     with_vectors = FastR2D2Model.from_pretrained(bundled_checkpoint(), names_bonus=1e4)
     assert (4, 7) in {node.span for node in with_vectors.constituents(text)}
+
+
+@pytest.mark.parametrize("model_class", [FastR2D2Model, FastR2D2ForPreTraining, FastR2D2ForConstituencyParsing])
+def test_models_take_what_the_processor_gives_and_add_their_bonuses(processor, model_class):
+    model = model_class.from_pretrained(bundled_checkpoint()).eval()
+    inputs = processor([TEXT, "The man , it is said , ( they ) saw The Old Dog"])
+    signs, config = inputs["split_signs"], model.config
+    bonus = split_bonus_of(signs, config.bounds_bonus, config.names_bonus)
+    assert set(bonus.unique().tolist()) == {-6.0, 0.0, 10.0}
+    given = {name: tensor for name, tensor in inputs.items() if name != "split_signs"}
+    found, expected, without = model(**inputs), model(**given, split_bonus=bonus), model(**given)
+    assert torch.equal(found.split_scores, expected.split_scores)
+    torch.testing.assert_close(found.split_scores, without.split_scores + bonus)
+    twice = model(**inputs, split_bonus=bonus)
+    torch.testing.assert_close(twice.split_scores, without.split_scores + 2 * bonus)
+    assert model_class is FastR2D2ForPreTraining or torch.equal(model.parse(**inputs).spans, found.spans)
+
+
+def test_classifiers_learn_along_the_trees_of_encode(processor):
+    model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint(), num_labels=2).eval()
+    inputs = processor([TEXT])
+    roots = torch.from_numpy(model.model.encode([TEXT]))
+    torch.testing.assert_close(model(**inputs).logits, model.classifier(roots), atol=1e-5, rtol=1e-5)
+    assert model.train()(**inputs, labels=torch.tensor([1])).loss.isfinite()

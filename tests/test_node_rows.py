@@ -105,3 +105,14 @@ def test_nothing_outlives_its_graph():
         assert store() is None
     finally:
         gc.enable()
+
+
+def test_functional_transforms_differentiate_an_encoding(tiny_model, a_batch):
+    model, weight = tiny_model.model, "composition.blend.weight"
+
+    def loss(value):
+        return torch.func.functional_call(model, {weight: value}, kwargs=a_batch).pooler_output.square().sum()
+
+    given = model.get_parameter(weight)
+    [expected] = torch.autograd.grad(model(**a_batch).pooler_output.square().sum(), given)
+    torch.testing.assert_close(torch.func.grad(loss)(given.detach()), expected)

@@ -55,3 +55,12 @@ def test_a_partial_checkpoint_is_refused(tmp_path):
     with pytest.raises(ValueError, match="parser"):
         convert_files(tmp_path / "config.json", [path], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_layer_that_the_configuration_does_not_know_is_not_lost_silently(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
+    layer = {name.replace("layers.0", "layers.7"): tensor for name, tensor in WEIGHTS.items() if "layers.0" in name}
+    path = stored(tmp_path, ".bin", WEIGHTS | layer)
+    with pytest.raises(ValueError, match="config.json has no place for .* weights, such as .*layers.7"):
+        convert_files(tmp_path / "config.json", [path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -213,7 +213,10 @@ def test_vectors_are_those_of_the_parsers_trees():
     nlp.add_pipe("sentencizer")
     nlp.add_pipe("fast_r2d2", config={"vectors": True, "checkpoint": "fast-r2d2-tiny"})
     text = "The unbelievably old man bought Schwarzenegger's new car. Dogs bark."
+    encoded = []
+    nlp.get_pipe("fast_r2d2").parser.model.register_forward_hook(lambda *call: encoded.append(call))
     doc = nlp(text)
+    assert len(encoded) == 1  # both sentences at once
     parser = TreeParser.from_pretrained("fast-r2d2-tiny", with_vectors=True)
     expected = parser([[token.text for token in sentence] for sentence in doc.sents], is_split_into_words=True)
     for sentence, parsed in zip(doc.sents, expected, strict=True):

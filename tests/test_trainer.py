@@ -8,7 +8,9 @@ from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, se
 from without_chance import WITHOUT_CHANCE
 
 from modeling_fast_r2d2 import (
+    FastR2D2ForConstituencyParsing,
     FastR2D2ForPairClassification,
+    FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
     bundled_checkpoint,
 )
@@ -129,3 +131,28 @@ def test_the_best_checkpoint_is_loaded_at_the_end(rows, tokenizer, tmp_path, cap
     assert trainer.evaluate()["eval_loss"] == pytest.approx(min(losses), rel=1e-5)
     assert "missing keys" not in caplog.text
     assert model.lm_head.decoder.weight is model.model.embeddings.weight
+
+
+def test_predictions_of_a_parser_are_its_trees(tokenizer, tmp_path):
+    parser = FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint())
+    rows = Dataset.from_dict(dict(tokenizer(TEXTS)))
+    found = trainer_of(parser, rows, tokenizer, tmp_path, per_device_eval_batch_size=3).predict(rows)
+    scores, spans = found.predictions
+    for row, text in enumerate(TEXTS):
+        alone = parser(**tokenizer(text, return_tensors="pt"))
+        splits = alone.spans.shape[1]
+        assert spans[row, :splits].tolist() == alone.spans[0].tolist() and scores.shape == spans.shape[:2]
+
+
+def test_pretraining_is_evaluated_without_labels(tokenizer, tmp_path):
+    model = FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint())
+    rows = Dataset.from_dict(dict(tokenizer(TEXTS[:2])))
+    with torch.no_grad():
+        expected = model.eval()(**tokenizer(TEXTS[:2], padding=True, return_tensors="pt")).loss.item()
+    found = trainer_of(model, rows, tokenizer, tmp_path, prediction_loss_only=True).evaluate()
+    assert found["eval_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_labels_that_trainer_keeps_back_bring_a_warning(rows, tokenizer, tmp_path, caplog):
+    trainer_of(model_of(), rows, tokenizer, tmp_path, label_smoothing_factor=0.1, max_steps=1).train()
+    assert "training without labels: only the logits are computed" in caplog.text

@@ -22,7 +22,7 @@ from glue.options import SCORED_ENCODINGS, FineTuningArguments, GlueOptions
 from glue.tasks import Task, score
 from modeling_fast_r2d2 import FastR2D2ForPairClassification, FastR2D2ForSequenceClassification, parameter_groups
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
-from modeling_fast_r2d2.checkpoints.folders import OUR_TYPE
+from modeling_fast_r2d2.checkpoints.folders import HEADS, OUR_TYPE
 from modeling_fast_r2d2.loss_parts import LossParts
 from modeling_fast_r2d2.modeling_fast_r2d2 import ClassificationHead
 
@@ -95,7 +95,7 @@ def _load_ours(task: Task, options: GlueOptions, config: Any) -> PreTrainedModel
     model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
     is_this_tasks = config.id2label == task.id2label  # not by number: two classes of another task would fit, too
     _set(config, **task.head, encoding=options.encoding, **options.loss_weights())
-    model = load_model(model_class, find_checkpoint(options.model), may_miss=True, config=config,
+    model = load_model(model_class, find_checkpoint(options.model), may_miss=HEADS, config=config,
                        ignore_mismatched_sizes=True)  # fmt: skip
     if not is_this_tasks:
         if any("Classification" in name for name in config.architectures or []):
@@ -108,7 +108,7 @@ def _load_other(task: Task, options: GlueOptions, config: Any) -> PreTrainedMode
     if options.loss_weights():
         raise ValueError(f"a {config.model_type!r} model has one loss; the weights are for Fast-R2D2's four")
     _set(config, **task.head)
-    return load_model(AutoModelForSequenceClassification, options.model, may_miss=True, config=config,
+    return load_model(AutoModelForSequenceClassification, options.model, may_miss="", config=config,
                       ignore_mismatched_sizes=True)  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
     if not others and not is_folder_of_texts and (os.path.isdir(first) or _looks_like_hub_name(first)):
         return _read_dataset(first, data)
     files = [file for source in data.corpus for file in files_of(source)]
-    forms = inspect.getsource(text_forms) if data.sentence_rule == "text" else ""  # for the key of the cache
+    forms = forms_for(data)
     if next(lines_as_rows(files, forms), None) is None:
         raise ValueError(f"no text in {', '.join(data.corpus)}: {len(files)} files without a line")
     columns = Features({"text": Value("string")})
@@ -79,12 +79,16 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
 
 
 def lines_as_rows(files: list[File], forms: str = "") -> Iterator[dict[str, str]]:
-    """The lines of files; or their paragraphs, if ``forms`` is not empty. It is the code of `text_forms`, a part of the
-    cache's key."""
+    """The lines of files; or their paragraphs, if ``forms`` is not empty: see `forms_for`."""
     for path, _, _ in files:
         lines = read_sentences(path)
         for line in text_forms.paragraphs(lines) if forms else lines:
             yield {"text": line}
+
+
+def forms_for(data: DataOptions) -> str:
+    """The code of `text_forms`, as a part of the cache's key; nothing if files have a sentence or document a line."""
+    return inspect.getsource(text_forms) if data.sentence_rule == "text" else ""
 
 
 def files_of(source: str) -> list[File]:

@@ -16,7 +16,10 @@ from modeling_fast_r2d2.grammar_induction import LabelledTree
 from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_text
 from pretraining.corpus import (
     Corpus,
+    File,
     files_of,
+    forms_for,
+    lines_as_rows,
     make_line_tokenizer,
     read_texts,
     sentences_of,
@@ -28,7 +31,6 @@ from pretraining.count_vectors import CountVectors, count_vectors
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import final_config, make_model, make_tokenizer, size_of_count_vectors
 from pretraining.options import DataOptions, Options
-from tokenization_fast_r2d2 import read_sentences
 
 SETTINGS_FILE, TOKENIZER_FOLDER = "run.json", "tokenizer"
 DIGEST = "corpus_digest"  # its name among the settings
@@ -106,6 +108,8 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
     settings = options.that_decide_weights() | processes
     with accelerator.main_process_first():
         check_run_folder(folder, settings)
+        gold = read_gold_trees(data.treebank, data.treebank_split, data.treebank_half) if data.treebank else []
+        validation_files = [file for source in data.validation or [] for file in files_of(source)]
         texts, tokenizer = read_texts(data), read_tokenizer(folder)
         is_new = accelerator.is_main_process and tokenizer is None
         if tokenizer is None:
@@ -117,8 +121,7 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
             corpus = tokenize_corpus(texts, tokenizer, data)
             settings[DIGEST] = corpus.digest()
             check_corpus(folder, settings[DIGEST])
-        validation = read_validation(tokenizer, data)
-        gold = read_gold_trees(data.treebank, data.treebank_split, data.treebank_half) if data.treebank else []
+        validation = read_validation(validation_files, tokenizer, data)
         if is_new:
             make_model(tokenizer, options.model)  # wrong options must show before a folder is made
             make_run_folder(folder, settings, tokenizer)
@@ -235,16 +238,19 @@ def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, dat
                          "the stream; --sentence_rule cuts lines into sentences")  # fmt: skip
 
 
-def read_validation(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> tuple[list[dict], list[str]]:
-    """The first validation sentences that are not too long, as features and as texts."""
-    files = [name for source in data.validation or [] for name, *_ in files_of(source)]
+def read_validation(
+    files: list[File], tokenizer: PreTrainedTokenizerBase, data: DataOptions
+) -> tuple[list[dict], list[str]]:
+    """The first validation sentences that are not too long, as features and as texts; read like a corpus."""
     tokenize, found = make_line_tokenizer(tokenizer, data), []
-    for line in read_sentences(files):
+    for row in lines_as_rows(files, forms_for(data)):
+        line = row["text"]
         pairs = zip(tokenize([line]), sentences_of([line], data), strict=True)
         found += [(feature, text) for feature, text in pairs if feature["input_ids"]]
         if len(found) >= data.validation_sentences:
             break
     if files and not found:
-        raise ValueError(f"no sentence of 1 to {data.max_length} tokens in {', '.join(files)}")
+        names = ", ".join(name for name, *_ in files)
+        raise ValueError(f"no sentence of 1 to {data.max_length} tokens in {names}")
     features, texts = zip(*found[: data.validation_sentences], strict=True) if found else ((), ())
     return list(features), list(texts)

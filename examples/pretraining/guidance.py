@@ -10,7 +10,7 @@ from torch import Tensor
 
 from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
-from modeling_fast_r2d2.inputs import split_bonus
+from modeling_fast_r2d2.inputs import split_bonus_of
 from modeling_fast_r2d2.parser import span_nesting
 from pretraining.count_teacher import CountTeacher
 from pretraining.count_vectors import CountVectors
@@ -110,7 +110,7 @@ class Guide:
     def _bonus(self, settings: Settings, signs: Tensor) -> Tensor:
         """What a stage adds to all split scores: for punctuation, for names and for the direction of the language."""
         fall = settings.skew * self.counts_skew * torch.arange(signs.shape[1], device=signs.device)
-        return split_bonus(signs, settings.bounds_bonus, settings.names_bonus) - fall
+        return split_bonus_of(signs, settings.bounds_bonus, settings.names_bonus) - fall
 
     def _scores(self, name: str, batch: dict[str, Tensor]) -> Tensor:
         """``(batch, seq_len - 1)`` float32 scores of the teacher, the snapshot or the parser."""

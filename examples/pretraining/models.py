@@ -13,6 +13,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
+from modeling_fast_r2d2.checkpoints.folders import HEADS
 from pretraining.corpus import sentences_of_texts
 from pretraining.count_vectors import CountVectors
 from pretraining.options import SIZES, DataOptions, ModelOptions
@@ -65,7 +66,7 @@ def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
             f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
             f"a given model may only grow, in {' and '.join(WIDER)} and by a pooler; others belong to a new model"
         )
-    model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=True, config=narrow), options.model, "model")
+    model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=HEADS, config=narrow), options.model, "model")
     return model if weights_of(narrow) == weights_of(config) else widen(model, config)
 
 

@@ -133,11 +133,11 @@ def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: fl
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, max_norm: float) -> dict[str, Tensor]:
-    """Clip each group's gradient by its own norm. Returns the norms before clipping, by group."""
+    """Clip each group's gradient by its own norm; 0 clips nothing. Returns the norms before clipping, by group."""
     norms = {}
     for name in GROUPS:
         parameters = [p for group in optimizer.param_groups if group["name"] == name for p in group["params"]]
-        norms[name] = nn.utils.clip_grad_norm_(parameters, max_norm)
+        norms[name] = nn.utils.clip_grad_norm_(parameters, max_norm or math.inf)
     return norms
 
 

@@ -75,7 +75,7 @@ class NextLoss(CountLoss):
     def forward(self, of: EncodedBatch) -> Tensor:
         pairs = len(of.chart.roots) // 2
         if not pairs:
-            return 0 * of.encoded.nodes.sum()
+            return 0 * self.pooled(of, of.chart.roots)[0].sum()  # other processes wait for the pooler's gradient
         vectors, _ = self.pooled(of, of.chart.roots[: 2 * pairs])
         similarities = vectors[0::2] @ vectors[1::2].T / NEIGHBOUR_TEMPERATURE
         right = torch.arange(pairs, device=vectors.device)
@@ -98,7 +98,7 @@ class MemoryLoss(nn.Module):
     def forward(self, of: EncodedBatch) -> Tensor:
         wanted, constituents = self.known(of), slice(of.chart.num_tokens, None)
         if len(wanted) < 2:
-            return 0 * self.map.weight.sum()
+            return 0 * (self.map.weight.sum() + self.map.bias.sum())
         cosines = F.cosine_similarity(self.map(of.encoded.nodes[constituents]).float(), whiten(wanted), dim=-1)
         return (1 - cosines).mean()
 
@@ -113,7 +113,8 @@ class MemoryLoss(nn.Module):
 
 
 def whiten(rows: Tensor) -> Tensor:
-    """Rows without their mean, times the inverse square root of their covariance."""
+    """Float32 rows without their mean, times the inverse square root of their covariance."""
     rows = rows - rows.mean(0)
-    values, directions = torch.linalg.eigh(rows.T @ rows / len(rows))
+    with torch.autocast(rows.device.type, enabled=False):  # half precision has no eigenvalues
+        values, directions = torch.linalg.eigh(rows.T @ rows / len(rows))
     return rows @ (directions / (values.clamp(min=0) + WHITENING_EPS).sqrt()) @ directions.T

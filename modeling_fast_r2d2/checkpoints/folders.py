@@ -18,6 +18,8 @@ from ..text_files import check_is_file, read_record
 FOLDER = Path(__file__).parent  # of the checkpoints that come with the package
 DEFAULT_CHECKPOINT = str(FOLDER / "fast-r2d2-tiny")  # not looked for at import
 INDEX_SUFFIX = ".index.json"  # of files that say which file has which weight
+# The weights that a folder without the head of a task, or of an older model, lacks.
+HEADS = r"(lm_head|classifier|decoder_stack|(model\.)?pooler)\."
 OUR_TYPE = "fast_r2d2"
 # What ``torch.load`` raises for a file that is no pickle, such as a text, or that holds more than tensors.
 NO_TENSORS = (pickle.UnpicklingError, EOFError, LookupError, UnicodeDecodeError, struct.error)
@@ -117,11 +119,11 @@ def check_names(names: Any, place: str) -> None:
             raise ValueError(f"{place} has the file name {name!r}, which leads out of its folder; do not use it")
 
 
-def load_model(model_class: Any, checkpoint: str, *, may_miss: bool = False, **options: Any) -> Any:
+def load_model(model_class: Any, checkpoint: str, *, may_miss: str | None = None, **options: Any) -> Any:
     """``from_pretrained`` of a checkpoint from `find_checkpoint`, with errors that say what is wrong with it.
 
     Args:
-        may_miss: whether the checkpoint may lack weights of the model, which are then drawn.
+        may_miss: what the names of weights match that the checkpoint may lack, such as `HEADS`; they are drawn then.
 
     Raises:
         ValueError: if the weights are damaged, are no tensors, do not fit the configuration, or are missing; if the
@@ -140,8 +142,8 @@ def load_model(model_class: Any, checkpoint: str, *, may_miss: bool = False, **o
         raise ValueError(f"the weights in {checkpoint} do not fit its config.json ({_first_line(error)})") from error
     except (ImportError, TypeError, AttributeError) as error:  # transformers hardly checks what it reads there
         raise ValueError(f"the config.json in {checkpoint} cannot be used ({_first_line(error)})") from error
-    if info["missing_keys"] and not may_miss:
-        names = sorted(info["missing_keys"])
+    names = sorted(name for name in info["missing_keys"] if may_miss is None or not re.match(may_miss, name))
+    if names:
         raise ValueError(f"{checkpoint} lacks {len(names)} weights of a {model_class.__name__}, such as {names[0]}")
     return model
 

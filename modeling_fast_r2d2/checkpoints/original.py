@@ -176,7 +176,8 @@ def convert_files(config_file: Path, weight_files: list[Path], output: Path) -> 
         output: the folder.
 
     Raises:
-        ValueError: if a file is damaged, or if the files lack weights of the model or have them in other shapes.
+        ValueError: if a file is damaged, or if the files lack weights of the model, have them in other shapes, or have
+            more, such as a layer that the configuration does not know.
     """
     config = convert_config(read_record(config_file))
     weights = convert_state_dict(load_weights(weight_files), config)
@@ -189,6 +190,9 @@ def convert_files(config_file: Path, weight_files: list[Path], output: Path) -> 
     except RuntimeError as error:
         raise ValueError(f"the weights do not have the shapes that {config_file} asks for") from error
     model, info = loaded  # a pair, since loading info was asked for; the library's annotation knows only the model
+    if info["unexpected_keys"]:
+        left_over = ", ".join(sorted(info["unexpected_keys"])[:3])
+        raise ValueError(f"{config_file} has no place for {len(info['unexpected_keys'])} weights, such as {left_over}")
     if info["missing_keys"]:
         missing = ", ".join(sorted(info["missing_keys"])[:3])
         raise ValueError(

@@ -42,12 +42,13 @@ def chart_probabilities(
     model: Any = parser.model.base_model
     [read] = parser.read([sentence], is_split_into_words)  # type: ignore[list-item]  # a text or words, as it says
     with evaluation(model):
-        inputs: dict[str, Any] = model_inputs(model, parser.processor, [read], parser.bounds_bonus, parser.keep_words)
-        embedded = model.read_batch(**inputs)
+        embedded = model.read_batch(
+            **model_inputs(model, parser.processor, [read], parser.bounds_bonus, parser.keep_words)
+        )
         chart, encoded = model.encode_batch(embedded, "chart", reachable_only=True)
         trees = TreeDistribution(chart, encoded.choices())
-        if "split_bonus" in inputs:
-            trees = trees.add_bonus(embedded.sentences.flatten(inputs["split_bonus"]))
+        if embedded.split_bonus is not None:
+            trees = trees.add_bonus(embedded.sentences.flatten(embedded.split_bonus))
         probabilities = trees.marginals().tolist()
     return ChartProbabilities(read.words, _over_words(read, chart.spans[chart.num_tokens :].tolist(), probabilities))
 

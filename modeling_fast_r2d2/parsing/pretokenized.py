@@ -93,7 +93,7 @@ def token_vectors(
     was set aside, the vector is zero.
 
     Args:
-        parser: a parser of words with ``method="parser"`` and ``with_vectors``.
+        parser: a parser of words with ``method="parser"``, whose model has an encoder.
         sentences: lists of tokens.
         trees: theirs, from `parse_tokens`.
 

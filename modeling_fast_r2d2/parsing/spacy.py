@@ -74,7 +74,7 @@ class FastR2D2Component:
     @property
     def parser(self) -> TreeParser:
         if self._parser is None:
-            self._parser = self._load()
+            self._parser = self._trees_alone(self._load())
         return self._parser
 
     def __call__(self, doc: Doc) -> Doc:
@@ -101,8 +101,13 @@ class FastR2D2Component:
     def from_disk(self, path: str | Path, exclude: Iterable[str] = ()) -> "FastR2D2Component":
         """Load what `to_disk` saved. A pipeline of an older version has nothing there, and loads its checkpoint."""
         if (Path(path) / "config.json").is_file():
-            self._parser = self._load(checkpoint=str(path))
+            self._parser = self._trees_alone(self._load(checkpoint=str(path)))
         return self
+
+    @staticmethod
+    def _trees_alone(parser: TreeParser) -> TreeParser:
+        parser.with_vectors = False  # `token_vectors` encodes, once the trees are there
+        return parser
 
     def _annotate(self, doc: Doc, trees: Iterator[TokenTree], vectors: Iterator[np.ndarray] | None) -> None:
         lengths = [len(words) for words in _sentences(doc)]

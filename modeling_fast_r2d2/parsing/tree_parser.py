@@ -147,10 +147,7 @@ class TreeParser:
         check_method(method)
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens must be >= 1, got {batch_tokens}")
-        self.encoding = None if method == PARSER else method
-        if method == PARSER and with_vectors:
-            self.encoding = "forced"
-        if self.encoding:
+        if method != PARSER or with_vectors:
             check_encoder(model, f"method={method!r}")
         self.model, self.tokenizer, self.method = model, tokenizer, method
         self.pieces, self.keep_words, self.with_vectors = pieces, keep_words, with_vectors
@@ -249,10 +246,11 @@ class TreeParser:
         batch = model_inputs(self.model, self.processor, sentences, self.bounds_bonus, self.keep_words)
         with evaluation(self.model):
             output: Any  # of the parser or of the whole model
-            if self.encoding is None:
+            if self.method == PARSER and not self.with_vectors:
                 output = self.model.parse(**batch)
             else:
-                output = self.model.base_model(**batch, encoding=self.encoding, return_dict=True)
+                encoding = "forced" if self.method == PARSER else self.method
+                output = self.model.base_model(**batch, encoding=encoding, return_dict=True)
         vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)
         return output.spans.cpu().numpy(), output.split_scores.float().cpu().numpy(), vectors
 

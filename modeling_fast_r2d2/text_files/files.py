@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,8 @@ def write_aside(target: Path, write: Callable[[Path], object]) -> None:
         write(aside)
         with open(aside, "rb+") as file:  # else the name may reach the disk before the content
             os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, aside)
         os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)

@@ -77,6 +77,8 @@ def test_each_group_is_clipped_by_its_own_norm(optimizer):
     assert torch.cat([g.flatten() for g in encoder]).norm() == pytest.approx(1, rel=1e-4)
     parser = next(g["params"][0].grad for g in optimizer.param_groups if g["name"] == "parser")
     assert torch.equal(parser.flatten()[:1], before["parser"].flatten()[:1])
+    clip_gradients(optimizer, 0)  # clips nothing
+    assert torch.cat([g.flatten() for g in encoder]).norm() == pytest.approx(1, rel=1e-4)
 
 
 def test_a_forgotten_group_begins_afresh(tiny_config):

@@ -126,9 +126,11 @@ def test_sentences_of_one_token_have_finite_losses(tiny_model, vectors, a_batch,
     guide, batch = SimpleNamespace(count_vectors=vectors, given=tiny_model), {k: v[rows] for k, v in a_batch.items()}
     of = Objective(tiny_model, guide).encode(batch, Guidance(encoding="forced"))
     function = OF[name].of
-    value = (function(tiny_model, guide) if isinstance(function, type) else function)(of)
+    loss = function(tiny_model, guide) if isinstance(function, type) else function
+    value = loss(of)
     value.backward()
     assert value.isfinite()
+    assert name != "memory" or all(weight.grad is not None for weight in loss.parameters())  # processes wait for it
 
 
 def test_the_map_of_the_memory_begins_with_the_old_features(tiny_model):
@@ -136,3 +138,11 @@ def test_the_map_of_the_memory_begins_with_the_old_features(tiny_model):
     loss = MemoryLoss(wide, SimpleNamespace(given=tiny_model))
     nodes = torch.randn(3, wide.config.hidden_size)
     assert torch.equal(loss.map(nodes), nodes[:, :-4]) and isinstance(loss.map, nn.Linear)
+
+
+def test_a_sentence_without_a_neighbour_gives_the_pooler_a_gradient(encode, a_batch):
+    for row in list(a_batch):
+        a_batch[row] = a_batch[row][:1]
+    of, loss = encode("next")
+    loss(of).backward()
+    assert of.model.model.pooler.weight.grad is not None  # processes wait for it
