@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree
 from tokenization_fast_r2d2 import language, reading
-from tokenization_fast_r2d2.language import are_marks, is_opening
+from tokenization_fast_r2d2.language import are_marks, are_opening
 from tokenization_fast_r2d2.reading import sentences_to_parse
 from tokenization_fast_r2d2.trees import put_back
 from tokenization_fast_r2d2.word_rules import find_words
@@ -73,12 +73,13 @@ def test_the_last_mark_is_the_highest():
 
 
 @pytest.mark.parametrize(
-    ("mark", "before", "opens"),
-    [("(", 0, True), ("-LRB-", 0, True), (")", 0, False), (",", 0, False), ("``", 0, True), ("''", 0, False),
-     ('"', 0, True), ('"', 1, False), ('"', 2, True), ("“", 3, True), ("”", 3, False), ("「", 0, True)],
+    "marks",
+    ["[( )", "[-LRB- -RRB-", "[`` , ''", '[" " [" "', "[“ ” [“ ”", "[「 」", "[„ , “ [„ “", "[‚ ‘", "[» « . [» «",
+     "[« » , [« »", "[« [“ ” »", "” .", "» .", "[« .", "[› ‹"],
 )  # fmt: skip
-def test_which_marks_belong_to_the_word_that_follows(mark, before, opens):
-    assert is_opening(mark, before) == opens
+def test_which_marks_belong_to_the_word_that_follows(marks):
+    expected = [mark.startswith("[") for mark in marks.split()]
+    assert are_opening([mark.removeprefix("[") for mark in marks.split()]) == expected
 
 
 def test_a_new_language_replaces_this_module_alone(tokenizer, monkeypatch):

@@ -35,6 +35,7 @@ SPLIT = [  # as treebanks have them
 OTHERS = [  # no English rule harms them
     ("L'homme d'aujourd'hui ; qu'il a-t-il", "L'homme d'aujourd'hui ; qu'il a-t-il"),
     ("Foto's van 's avonds, EU:n «sí» ¿qué?", "Foto's van 's avonds , EU:n « sí » ¿ qué ?"),
+    ('צה"ל ג\'ורג\' "שלום"', 'צה"ל ג\'ורג\' " שלום "'),
     ("हिन्दी भाषा। Կարո՞ղ צה״ל می‌خواهم", "हिन्दी भाषा । Կարո՞ղ צה״ל می‌خواهم"),
 ]
 

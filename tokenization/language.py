@@ -25,7 +25,8 @@ CLITICS = rf"['’](?i:s|m|d|re|ve|ll|t|n['’]?|em|til|tis|twas|cause|bout|\d\d
 
 APOSTROPHES = "'’"
 QUOTES = "\"'`´“”„‟‘’‚‛«»‹›"  # a constituent may end on either side of a quote, so quotes give no bounds
-SYMBOLS = "%‰&@#*/\\§†‡•·"  # Unicode calls these punctuation; we treat them as words
+SYMBOLS = "%‰&@#*/\\§†‡•·％＆＠＃＊／＼٪؉"  # Unicode calls these punctuation; we treat them as words
+TURNED = {"“": "„", "‘": "‚", "«": "»", "‹": "›"}  # quotes that close, not open, where the other one has opened
 # How treebanks write brackets.
 BRACKETS = {
     "-lrb-": "(",
@@ -34,6 +35,8 @@ BRACKETS = {
     "-rcb-": "}",
     "-lsb-": "[",
     "-rsb-": "]",
+    "-fpa-": "(",  # in CESS
+    "-fpt-": ")",
 }
 
 
@@ -55,15 +58,24 @@ def is_punctuation(piece: str) -> bool:
     )
 
 
-def is_opening(mark: str, num_before: int = 0) -> bool:
-    """Whether a mark is an opening bracket or quote, which belongs to the words after it.
+def are_opening(marks: Sequence[str]) -> list[bool]:
+    """Whether each mark of a sentence is an opening bracket or quote, which belongs to the words after it.
 
-    Args:
-        num_before: the number of equal marks before it. Opening and closing ``"`` look the same, so they take turns.
+    Opening and closing ``"`` look the same, so they take turns. In ``„so“`` and ``»so«`` the last mark closes.
     """
-    mark = as_character(mark)
+    marks = [as_character(mark) for mark in marks]
+    return [_is_opening(mark, marks[:number], marks[number + 1 :]) for number, mark in enumerate(marks)]
+
+
+def _is_opening(mark: str, before: list[str], after: list[str]) -> bool:
     if set(mark) == {'"'}:
-        return num_before % 2 == 0
+        return before.count(mark) % 2 == 0
+    if mark in TURNED and before.count(TURNED[mark]) > before.count(mark):
+        return False
+    if mark in "»›":
+        closing = "«" if mark == "»" else "‹"
+        follows = next((other for other in after if other in (mark, closing)), None)
+        return follows == closing and before.count(closing) <= before.count(mark)
     return mark[0] == "`" or unicodedata.category(mark[0]) in ("Ps", "Pi")
 
 

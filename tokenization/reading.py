@@ -4,7 +4,6 @@ import itertools
 import math
 import operator
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .language import are_marks, begins_name, is_opening, is_quote
+from .language import are_marks, are_opening, begins_name, is_quote
 from .padding import pad_sentences, pad_split_signs
 from .trees import BinaryTree, put_back
 from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans, words_of_texts
@@ -128,14 +127,7 @@ class ReadSentence:
     def tree(self, spans: Tensor | np.ndarray) -> BinaryTree:
         """The tree over the leaves, which are words and marks; the argument is that of `word_tree`."""
         tree = self.word_tree(spans)
-        if not self.marks:
-            return tree
-        seen: Counter[str] = Counter()
-        opens = []
-        for mark in self.marks:
-            opens.append(is_opening(mark, seen[mark]))
-            seen[mark] += 1
-        return put_back(tree, self.places, opens)
+        return put_back(tree, self.places, are_opening(self.marks)) if self.marks else tree
 
     def scores(self, split_scores: np.ndarray, tree: BinaryTree) -> np.ndarray:
         """The scores of the split points between leaves. Every span of ``tree`` splits at its highest score.

@@ -10,10 +10,11 @@ from .trees import Span
 
 # The marks that end a sentence in any script, and the quotes and brackets that close after them: ." or . » or .''
 TERMINALS = r"[\p{SB=STerm}\p{SB=ATerm}…]++"
-CLOSING = r"[\p{Pe}\p{Pf}\"'’”]*+(?:\s(?:''|[\p{Pe}\p{Pf}])(?=\s|$))*+"
+CLOSING = r"[\p{Pe}\p{Pf}\p{Cf}\"'’”]*+(?:\s(?:''|[\p{Pe}\p{Pf}])(?=\s|$))*+"
 SENTENCE_END = regex.compile(rf"{TERMINALS}(?:\s+{TERMINALS})*+{CLOSING}")
-ENDS_WITHOUT_BLANK = frozenset("。！？｡")
-OPENING = " \n\"'“‘«„¿¡(["  # between the end of a sentence and the next one's first letter
+ENDS_WITHOUT_BLANK = frozenset("。！？｡．‼⁇⁈⁉။។")
+INVISIBLE = "\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff"  # directions, joiners
+OPENING = " \n\"'“‘«„¿¡([—–" + INVISIBLE  # between the end of a sentence and the next one's first letter
 
 # What may stand before a full stop that ends no sentence, in any language: initials, U.S, z. B
 INITIAL = regex.compile(r"\p{L}|\S*\p{L}\.\p{L}+")
@@ -63,23 +64,21 @@ def sentence_spans(paragraph: str, abbreviations: Collection[str] | None = None)
 def _ends_sentence(
     paragraph: str, marks: "regex.Match[str]", has_capitals: bool, abbreviations: Collection[str] | None
 ) -> bool:
-    if not ENDS_WITHOUT_BLANK.isdisjoint(marks[0]):
-        return True
     after = paragraph[marks.end() : marks.end() + 10]
+    if not ENDS_WITHOUT_BLANK.isdisjoint(marks[0]):
+        return not (marks[0] == "．" and after[:1].isdigit())
     begin = after.lstrip(OPENING)[:1]
-    if not after[:1].isspace() or has_capitals and begin.islower():
+    is_small = begin.islower() and begin != begin.title()  # Georgian letters have no capitals at a sentence's begin
+    if not after[:1].isspace() or has_capitals and is_small:
         return False
-    known = None if begin.isdigit() else abbreviations  # No. 1, Jan. 5: before a number they may be any short word
     before = LAST_WORD.search(paragraph[max(0, marks.start() - LONGEST_WORD) : marks.start()].rstrip())
-    return marks[0] != "." or before is None or not _is_abbreviation(before[0], known)
+    return marks[0] != "." or before is None or not _is_abbreviation(before[0], begin.isdigit(), abbreviations)
 
 
-def _is_abbreviation(word: str, abbreviations: Collection[str] | None) -> bool:
-    if INITIAL.fullmatch(word):
-        return True
-    if abbreviations is None:
-        return MAY_BE_ABBREVIATED.fullmatch(word) is not None
-    return _entry(word) in abbreviations
+def _is_abbreviation(word: str, before_number: bool, abbreviations: Collection[str] | None) -> bool:
+    if INITIAL.fullmatch(word) or abbreviations is not None and _entry(word) in abbreviations:
+        return True  # No. 1, Jan. 5: before a number they may be any short word
+    return (abbreviations is None or before_number) and MAY_BE_ABBREVIATED.fullmatch(word) is not None
 
 
 def _entry(word: str) -> str:

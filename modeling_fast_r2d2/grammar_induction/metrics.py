@@ -171,7 +171,9 @@ def proper_noun_chunks(tree: LabelledTree) -> set[Span]:
 
 
 def _without_outermost(tree: LabelledTree) -> frozenset[Span]:
-    return frozenset((first, last) for first, last, _ in tree.constituents[:-1])  # the outermost is the last
+    spans = [(first, last) for first, last, _ in tree.constituents]
+    has_root = spans[-1:] == [(0, tree.num_leaves - 1)]  # the outermost is the last
+    return frozenset(spans[:-1] if has_root else spans)
 
 
 def _counts(predicted: frozenset[Span], gold: frozenset[Span]) -> tuple[int, int, int]:

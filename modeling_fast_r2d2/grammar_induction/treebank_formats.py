@@ -1,17 +1,19 @@
 """Treebanks that are no brackets: TIGER-XML, NEGRA's export format and Universal Dependencies (CoNLL-U).
 
 Their constituents may have gaps. Such a constituent keeps its largest block of words, the first of equal ones, and what
-is left belongs to the constituent above: then no two constituents cross.
+is left belongs to the constituent above: then no two constituents cross. Punctuation alone is no gap, since these
+treebanks hang it on the root.
 """
 
 import gzip
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.lines import read_lines
 
 from .labelled_trees import LabelledSpan, LabelledTree, plain_label
@@ -133,7 +135,8 @@ def tree_of_nodes(words: Sequence[tuple[str, Node]], nodes: dict[str, Node], pla
         for depth, name in enumerate(reversed(around)):
             leaves[name].append(leaf)
             above[name] = depth
-    blocks = {name: _largest_block(leaves[name]) for name in nodes if len(leaves[name]) > 1}
+    is_mark = are_marks([word for word, _ in words])
+    blocks = {name: _largest_block(leaves[name], is_mark) for name in nodes if len(leaves[name]) > 1}
     # Children before parents, left before right, as brackets close.
     order = sorted(blocks, key=lambda name: (blocks[name][1], -blocks[name][0], -above[name]))
     spans = [LabelledSpan(*blocks[name], plain_label(nodes[name].label)) for name in order]
@@ -159,7 +162,17 @@ def _around(name: str, nodes: dict[str, Node], place: str) -> Iterator[str]:
     raise ValueError(f"{place}: the constituent {name} is above itself")
 
 
-def _largest_block(leaves: Iterable[int]) -> tuple[int, int]:
-    runs = [[leaf for _, leaf in run] for _, run in groupby(enumerate(leaves), lambda pair: pair[1] - pair[0])]
+def _largest_block(leaves: list[int], is_mark: list[bool]) -> tuple[int, int]:
+    """The longest run of words with nothing but marks between them, and the constituent's own marks at its ends."""
+    words = [leaf for leaf in leaves if not is_mark[leaf]]
+    if not words:
+        return leaves[0], leaves[0]
+    before = list(accumulate(not mark for mark in is_mark))
+    runs = [[leaf for _, leaf in run] for _, run in groupby(enumerate(words), lambda pair: before[pair[1]] - pair[0])]
     longest = max(runs, key=len)
-    return longest[0], longest[-1]
+    (first, last), own = (longest[0], longest[-1]), set(leaves)
+    while first - 1 in own:
+        first -= 1
+    while last + 1 in own:
+        last += 1
+    return first, last

@@ -137,12 +137,13 @@ def read_predicted_tree(line: str, has_labels: bool, place: str) -> LabelledTree
 
 
 def _read_json(line: str, place: str) -> LabelledTree:
-    """The tree of a JSON object with ``leaves``, a list of strings, and ``spans``, as for `from_spans`."""
+    """The tree of a JSON object with ``leaves``, a list of strings, and ``flat_spans`` or ``spans``, as for
+    `from_spans`."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{place}: not a line of JSON: {error}") from error
-    leaves, spans = row.get("leaves"), row.get("spans")
+    leaves, spans = row.get("leaves"), row.get("flat_spans", row.get("spans"))
     if not isinstance(leaves, list) or not isinstance(spans, list):
         raise ValueError(f"{place}: a JSON line needs the lists leaves and spans, as fast-r2d2 parse writes them")
     for number, leaf in enumerate(leaves):
@@ -219,8 +220,9 @@ def _plain_brackets(text: str, path: Path) -> str:
     if not name.endswith(".psd"):
         return text
     text = re.sub(r"\(ID [^()]*\)", "", text)
-    leaves = re.findall(r"\((?!CODE )[^\s()]+ ([^\s()]+)\)", text)
-    have_lemmas = all(re.fullmatch(r"\*.*|0|.+-.+", leaf) for leaf in leaves)
+    text = re.sub(r"\((?!NUM)[^\s()]+ (\*|0)\)", r"(-NONE- \1)", text)  # what nobody says
+    leaves = re.findall(r"\((?!CODE |-NONE- )[^\s()]+ ([^\s()*]+)\)", text)
+    have_lemmas = sum("-" in leaf[1:-1] for leaf in leaves) > len(leaves) / 2  # a quote has none
     return re.sub(r"(\((?!CODE )[^\s()]+ [^\s()*]+)-[^\s()]+\)", r"\1)", text) if have_lemmas else text
 
 

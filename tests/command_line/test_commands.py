@@ -25,6 +25,7 @@ from modeling_fast_r2d2 import (
     bundled_checkpoint,
 )
 from modeling_fast_r2d2.grammar_induction import UNLABELED_F1, read_predicted_trees, read_treebank, score_trees
+from modeling_fast_r2d2.grammar_induction.treebanks import read_predicted_tree
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
 GOLD = """(S (NP (DT The) (JJ old) (NN man)) (VP (VBD bought) (NP (DT a) (NN car))) (. .))
@@ -66,11 +67,11 @@ def test_standard_input_and_the_exit_code():
 
 
 def test_output_is_utf8_in_every_locale(tmp_path):
-    (tmp_path / "gold.mrg").write_text("(S (NN 猫) (VB sleeps))\n", encoding="utf-8")
+    (tmp_path / "gold.mrg").write_text("(S (NN 猫\xa0猫) (VB sleeps))\n", encoding="utf-8")
     command = [sys.executable, "-m", "fast_r2d2_entry_points.command_line", "convert", "treebank"]
     latin = os.environ | {"PYTHONIOENCODING": "latin-1"}
     result = subprocess.run([*command, str(tmp_path / "gold.mrg")], capture_output=True, env=latin)
-    assert result.stdout.decode() == "猫 sleeps\n", result.stderr
+    assert result.stdout.decode() == "猫_猫 sleeps\n", result.stderr  # a blank in a word would cut it
 
 
 def test_every_format_tells_the_same_tree(capsys):
@@ -85,6 +86,23 @@ def test_every_format_tells_the_same_tree(capsys):
     assert brackets in outputs["pretty"] and tree.draw(leaves).splitlines()[0] in outputs["pretty"]
     assert outputs["svg"].count("\n") == 1
     assert "".join(ElementTree.fromstring(outputs["svg"]).itertext()).count("bought") >= 1
+
+
+def test_flat_trees_are_the_same_in_every_format(capsys):
+    for confidence in ("0.5", "1"):
+        read = []
+        for name in ("brackets", "jsonl"):
+            main(["parse", "The old man in the boat bought a car", "--format", name, "--min_confidence", confidence])
+            line = capsys.readouterr().out
+            read.append(read_predicted_tree(line.strip(), has_labels=False, place="here").spans)
+        assert read[0] == read[1] and 1 <= len(read[0]) < 8
+        row = json.loads(line)
+        sure = {tuple(span) for span, given in zip(row["spans"], row["confidences"], strict=True)
+                if given >= float(confidence)}  # fmt: skip
+        assert read[0] == sure
+    with pytest.raises(SystemExit):
+        main(["parse", "a b", "--min_confidence", "1.5"])
+    assert "from 0 to 1" in capsys.readouterr().err
 
 
 def test_pieces_and_words_that_may_be_split(capsys):

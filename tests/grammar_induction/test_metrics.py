@@ -85,6 +85,9 @@ def test_edge_cases_of_the_convention():
     assert f1(binary, flat) == pytest.approx((0, math.nan, 0), nan_ok=True)  # found what is not there
     assert f1(flat, binary) == (0, 0, 0)  # found nothing
     assert f1(binary, binary) == (100, 100, 100)
+    unrooted = from_spans("abc", [(0, 1)])  # as dependency trees of several roots are read
+    assert score_trees([unrooted], [unrooted]).script_sentence_f1 == pytest.approx(100)
+    assert score_trees([tree(flat)], [unrooted]).script_sentence_f1 == pytest.approx(0)
     chained = f1(pair, "(S (VP (T a) (T b)))")  # the script keeps the inner bracket around the whole sentence
     assert chained == pytest.approx((100, math.nan, 0), nan_ok=True)
 

@@ -67,6 +67,15 @@ def test_a_constituent_with_gaps_keeps_its_largest_block(tmp_path, name, text):
     assert read(tmp_path, name, text, keep_punctuation=True)[0].endswith(" .")
 
 
+def test_commas_on_the_root_are_no_gaps(tmp_path):
+    words = ["Der", "Mann", ",", "der", "schläft", ",", "ist", "müde", "."]
+    above = [500, 500, 0, 501, 501, 0, 502, 502, 0]
+    nodes = ["#500\tNP\t--\t--\t502", "#501\tS\t--\t--\t500", "#502\tS\t--\t--\t0"]
+    rows = [f"{word}\tT\t--\t--\t{node}" for word, node in zip(words, above, strict=True)]
+    found = read(tmp_path, "t.export", "\n".join(["#FORMAT 3", "#BOS 1", *rows, *nodes, "#EOS 1"]))
+    assert found == ("Der Mann der schläft ist müde", [(2, 3, "S"), (0, 3, "NP"), (0, 5, "S")])
+
+
 @pytest.mark.parametrize("encoding, is_packed", [("utf-8", True), ("iso-8859-1", False)])
 def test_xml_may_be_compressed_and_names_its_own_encoding(tmp_path, encoding, is_packed):
     path = tmp_path / ("t.xml.gz" if is_packed else "t.xml")
@@ -96,6 +105,19 @@ def test_a_word_with_its_dependents_is_a_constituent(tmp_path):
         ("t.tbf", CESS, "La luz va", [(0, 1, "sn"), (0, 2, "S")]),
         ("t.psd", ICEPAHC, "Hann var góður maður sem", [(2, 3, "NP"), (0, 4, "IP")]),
         ("k.psd", KEYAKI, "本 を 読ん だ", [(0, 1, "PP"), (0, 3, "IP")]),
+        ("k.psd", KEYAKI.replace("*pro*", "*"), "本 を 読ん だ", [(0, 1, "PP"), (0, 3, "IP")]),
+        (
+            "o.psd",
+            ICEPAHC.replace("(CODE <P_1>)", '(" ") (P 0) (BEPI *)'),
+            "Hann var góður maður sem",
+            [(2, 3, "NP"), (0, 4, "IP")],
+        ),
+        (
+            "f.tbf",
+            CESS.replace("(Fp . .)", "(fpa -Fpa- -Fpa-) (v ya ya) (fpt -Fpt- -Fpt-)"),
+            "La luz va ya",
+            [(0, 1, "sn"), (0, 3, "S")],
+        ),
     ],
 )
 def test_lemmas_traces_and_codes_of_brackets_are_left_out(tmp_path, name, text, words, constituents):
@@ -108,7 +130,8 @@ def graphs(draw):
     number = draw(st.integers(1, 6))
     nodes = {f"#{node}": Node(f"N{node}", f"#{draw(st.integers(node + 1, number))}" if node < number else "")
              for node in range(number + 1)}  # fmt: skip
-    words = [("w", Node("T", f"#{draw(st.integers(0, number))}")) for _ in range(draw(st.integers(1, 12)))]
+    words = [(draw(st.sampled_from("ww,")), Node("T", f"#{draw(st.integers(0, number))}"))
+             for _ in range(draw(st.integers(1, 12)))]  # fmt: skip
     return words, nodes
 
 
@@ -124,12 +147,15 @@ def test_constituents_never_cross_and_are_blocks_of_their_words(graph):
 
     tree = tree_of_nodes(words, nodes, "here")
     expected = []
+    marks = {leaf for leaf, (word, _) in enumerate(words) if word == ","}
     for name, node in nodes.items():
-        blocks = [(i, j) for i in range(len(words)) for j in range(i + 1, len(words))
-                  if set(range(i, j + 1)) <= words_of(name)]  # fmt: skip
+        own, ends = words_of(name), words_of(name) - marks
+        blocks = [(i, j) for i in ends for j in ends if i <= j and set(range(i, j + 1)) - marks <= own]
         if blocks:
-            i, j = max(blocks, key=lambda block: (block[1] - block[0], -block[0]))
-            expected.append((i, j, node.label))
+            i, j = max(blocks, key=lambda block: (len(set(range(block[0], block[1] + 1)) - marks), -block[0]))
+            i = max(leaf for leaf in range(i + 1) if leaf - 1 not in own)
+            j = min(leaf for leaf in range(j, len(words)) if leaf + 1 not in own)
+            expected += [(i, j, node.label)] if i < j else []
     assert sorted(map(tuple, tree.constituents)) == sorted(expected)
     spans = sorted(tree.spans)
     assert not any(i < k <= j < m for i, j in spans for k, m in spans)

@@ -22,6 +22,9 @@ from tokenization_fast_r2d2.sentences import find_abbreviations, split_text
         ['He said, "Go."', "She went."],
         ["He left.", '"Why?" she asked.', "(It rained.)", "“Stop!” he cried.", "‘No.’", "She fell."],
         ["it rained.", "it poured!", "yes."],
+        ["«Привет!» — сказал он.", "— Да."],
+        ["משפט.\u200f", "זה."],
+        ["NATO არის აქ.", "ეს არის წიგნი."],
         ["He said no... and left.", "Nothing.", "It was 5 p.m. when Yahoo! bought it."],
     ],
 )
@@ -35,6 +38,8 @@ def test_scripts_without_blanks_need_none_after_a_sentence():
         "名前はまだ無い！",
         "「何？」",
     ]
+    assert split_text("値は３．５だ．次へ⁉はい") == ["値は３．５だ．", "次へ⁉", "はい"]
+    assert split_text("មួយ។ពីរ") == ["មួយ។", "ពីរ"]
 
 
 @given(st.text(max_size=60))
@@ -44,6 +49,7 @@ def test_sentences_of_a_paragraph_lose_nothing_but_blanks(text):
 
 @given(st.lists(st.sampled_from(["He", "met", "Dr.", "Sgt.", "Eli.", "Ada.", "3.", "fin", "B.", "U.S."]), max_size=12))
 def test_a_full_stop_ends_a_sentence_unless_its_word_is_listed(words):
+    assert split_text("See pp. 3-4 and No. 5. It ends.", {"pp"}) == ["See pp. 3-4 and No. 5.", "It ends."]
     found = split_text(" ".join(words), {"dr", "sgt", "0"})
     small = ("met", "fin")
     ends = [a in ("Eli.", "Ada.") and b not in (*small, "3.") for a, b in zip(words, words[1:], strict=False)]

@@ -7,6 +7,7 @@ Sentences and trees are written to standard output.
 """
 
 import argparse
+import re
 from pathlib import Path
 
 from .options import add_gold_arguments, check_can_be_folder
@@ -36,4 +37,5 @@ def run(options: argparse.Namespace) -> None:
     from .scoring import read_gold
 
     for tree in read_gold(options):
-        print(" ".join(tree.words) if options.to == "sentences" else tree.brackets())
+        words = (re.sub(r"\s", "_", word) for word in tree.words)  # so that they can be told apart again
+        print(" ".join(words) if options.to == "sentences" else tree.brackets())

@@ -16,7 +16,8 @@ def as_brackets(parsed: "ParsedSentence", source: dict[str, Any], min_confidence
 
 def as_json(parsed: "ParsedSentence", source: dict[str, Any], min_confidence: float = 0.0) -> str:
     """A JSON object with leaves, brackets, all spans, their confidences and split scores, and the characters of leaves
-    and constituents. Only the brackets are flat where the parser is not sure.
+    and constituents. Only the brackets are flat where the parser is not sure, and with ``min_confidence`` there are
+    ``flat_spans``, which they have.
 
     Scores have the fewest digits that tell float32 numbers apart: rounded ones would not give the tree.
     """
@@ -31,6 +32,8 @@ def as_json(parsed: "ParsedSentence", source: dict[str, Any], min_confidence: fl
         "leaf_offsets": parsed.offsets,
         "span_offsets": parsed.span_offsets,
     }
+    if min_confidence:
+        row["flat_spans"] = parsed.flat(min_confidence).spans
     return json.dumps(row, ensure_ascii=False)
 
 
