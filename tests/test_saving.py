@@ -10,11 +10,8 @@ from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
     AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForNextSentencePrediction,
     AutoModelForPreTraining,
     AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
     set_seed,
 )
 
@@ -24,7 +21,6 @@ from modeling_fast_r2d2 import (
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
     FastR2D2Model,
-    bundled_checkpoint,
 )
 
 # The last bit of a product of few rows depends on where in memory its weights lie, and loaded ones lie elsewhere.
@@ -102,14 +98,6 @@ def test_a_vocabulary_without_its_special_tokens_is_refused(tiny_model, a_batch)
     assert torch.equal(tiny_model(**a_batch).loss, before.loss)
     tiny_model.resize_token_embeddings(3, pad_to_multiple_of=8)
     assert tiny_model.config.vocab_size == 8
-
-
-def test_auto_classes_for_other_tasks_give_no_model(tiny_model, tmp_path):
-    tiny_model.save_pretrained(tmp_path)
-    for auto in (AutoModelForNextSentencePrediction, AutoModelForMaskedLM, AutoModelForTokenClassification):
-        for folder in (tmp_path, bundled_checkpoint()):
-            with pytest.raises(ValueError, match="Unrecognized configuration class"):
-                auto.from_pretrained(folder)
 
 
 def test_parsing_reads_only_the_parsers_tensors(tiny_model, tmp_path):

@@ -137,11 +137,6 @@ def test_no_item_before_an_error_is_lost(count):
     assert found == list(range(count))
 
 
-def test_chunks_grow_to_the_largest():
-    assert [len(chunk) for chunk in chunks(range(40), 2, 12)] == [2, 8, 12, 12, 6]
-    assert [len(chunk) for chunk in chunks(range(5), 2)] == [2, 2, 1] and list(chunks([], 2)) == []
-
-
 def test_every_door_reads_the_same_words_and_gives_the_same_tree(parser, model, tmp_path, capsys):
     import spacy
 

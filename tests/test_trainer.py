@@ -89,7 +89,7 @@ def test_what_trainer_offers_trains(rows, tokenizer, tmp_path, arguments, model_
     trainer = trainer_of(model, rows, tokenizer, tmp_path, **arguments)
     result = trainer.train()
     assert np.isfinite(result.training_loss) and not torch.equal(before, weights(model))
-    assert 0 <= trainer.evaluate()["eval_accuracy"] <= 1
+    assert np.isfinite(trainer.evaluate()["eval_loss"])
 
 
 def test_predictions_of_ragged_batches_are_those_of_single_sentences(rows, tokenizer, tmp_path):

@@ -61,17 +61,6 @@ def test_a_part_that_fails_is_named_with_what_it_said(tmp_path):
     assert "## training: failed with 3" in text and "| a table |\n\n    bad luck\n\n## tests: left out" in text
 
 
-def test_on_a_gpu_training_runs_there_in_half_precision(tmp_path):
-    parts = on_gpu.commands(tmp_path, False, [])
-    for precision in ("bf16", "fp16"):
-        command = parts[f"pretraining_{precision}"]
-        for option, value in (("--use_cpu", "False"), ("--mixed_precision", precision), ("--size", "base")):
-            assert command[command.index(option) + 1] == value
-    assert all(command[0] == sys.executable for command in parts.values())
-    assert "--tiny" not in parts["checks"]
-    assert "mine.txt" in on_gpu.commands(tmp_path, False, ["mine.txt"])["pretraining_bf16"]
-
-
 @pytest.mark.parametrize("tiny", [False, True])
 def test_commands_of_parts_have_options_that_exist(tiny, tmp_path):
     parts = on_gpu.commands(tmp_path, tiny, [])
@@ -79,16 +68,6 @@ def test_commands_of_parts_have_options_that_exist(tiny, tmp_path):
         options = script.parse_arguments(parts[name][2:])
         assert options.output_dir == tmp_path / name and (options.device == "cpu" or not tiny)
     assert all((on_gpu.ROOT / file).exists() for file in parts["tests"] if file.startswith("tests/"))
-
-
-def test_what_a_part_needs_is_named(monkeypatch):
-    monkeypatch.setattr(on_gpu.importlib.util, "find_spec", lambda name: None)
-    missing = {name: on_gpu.what_is_missing(name) for name in on_gpu.commands(Path(), False, [])}
-    assert missing["tests"] == "pytest and hypothesis"
-    assert missing["pretraining_fp16"] == "accelerate and datasets and matplotlib"
-    assert {name for name, what in missing.items() if what is None} == {
-        "checks", "encoding", "training", "encoding_by_tokens",
-    }  # fmt: skip
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -5,20 +5,11 @@ import json
 import pytest
 import torch
 import training
-from training import BERT, ON_A_CPU, ON_A_GPU, Training, make_batches, parse_arguments
+from training import BERT, ON_A_CPU, ON_A_GPU, Training
 
 import measuring
 
 TINY = "--size tiny --tokens 60 --rounds 1 --device cpu".split()
-
-
-def test_batches_are_alike_and_none_comes_twice():
-    options = parse_arguments("--tokens 200 --rounds 3 --device cpu".split())
-    batches = make_batches(options)
-    assert len(batches) == 4 and all(batch["input_ids"].numel() <= 200 for batch in batches)
-    assert len({tuple(batch["input_ids"].flatten().tolist()) for batch in batches}) == 4
-    lengths = [batch["attention_mask"].sum(1).float().mean() for batch in batches]
-    assert max(lengths) < 1.5 * min(lengths)
 
 
 @pytest.mark.parametrize("way", ON_A_GPU)

@@ -154,14 +154,6 @@ def test_texts_neither_overlap_nor_leave_the_picture(tree):
         assert 0 <= begin and end <= width and top + 12 < row < top + height - 4
 
 
-def test_a_picture_shrinks_with_the_page_but_stays_legible():
-    picture = Picture(draw_tree(["the", "old", "man"], []))
-    assert picture.svg.get("width") is None and picture.svg.get("height") is None
-    style = dict(rule.split(":") for rule in picture.svg.get("style").split(";"))
-    assert style["width"] == f"{picture.width:.0f}px" and (style["max-width"], style["height"]) == ("100%", "auto")
-    assert float(style["min-width"].removesuffix("px")) == pytest.approx(0.6 * picture.width, abs=1)
-
-
 @given(data=st.data(), words=st.lists(st.sampled_from(["a", "longer"]), min_size=1, max_size=8))
 def test_bars_stand_between_words_in_the_order_of_scores(data, words):
     count = len(words) - 1

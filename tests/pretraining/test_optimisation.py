@@ -23,7 +23,7 @@ from pretraining.optimisation import (
 )
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import Plan, Ramp, Settings, Stage
-from pretraining.run import Progress, number_of_workers
+from pretraining.run import Progress
 
 
 @pytest.fixture
@@ -31,14 +31,6 @@ def optimizer(tiny_model):
     return make_optimizer(
         Objective(tiny_model), TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, weight_decay=0.1)
     )
-
-
-def test_on_a_gpu_the_update_is_fused_and_workers_load(tiny_model):
-    for device in ("cpu", "cuda"):
-        optimizer = make_optimizer(Objective(tiny_model), TrainingOptions(), device)
-        assert bool(optimizer.defaults["fused"]) == (device == "cuda")
-    assert [number_of_workers(None, device) for device in ("cpu", "cuda")] == [0, 2]
-    assert number_of_workers(0, "cuda") == 0
 
 
 @pytest.mark.parametrize("fused", [False, True])
