@@ -12,14 +12,9 @@ import torch
 from torch import Tensor
 
 from .chart import Chart, Level, sorted_children
-from .choice import EncodedCells, Nodes, choice_offsets, choice_weights
+from .choice import Nodes
 from .composition import Composition, CompositionStack
 from .node_rows import SortedReads, rows_of_nodes
-
-# Compositions times hidden size, of a level that is scored first in evaluation: 4,096 compositions of the base size.
-# Scoring all candidates and building the chosen ones alone saves a quarter of the products, but takes the host 1.6
-# times as long, which is all that counts for a small level. The limit is an estimate: no GPU has measured it.
-MIN_VALUES_TO_SCORE_FIRST = 4096 * 768
 
 
 class KernelSizes(NamedTuple):
@@ -117,25 +112,14 @@ class FusedStack:
         self.kernels, self.layers, self.dtype = kernels, stack.layers, computing_dtype(vectors)
         self.weights = [kernels.composition_layer.LayerWeights.of(layer, self.dtype) for layer in stack.layers]
 
-    def run(
-        self,
-        number: int,
-        hidden: Tensor,
-        role_bias: Tensor,
-        projected: Tensor | None = None,
-        outputs: int | None = None,
-    ) -> Tensor:
-        """One layer; arguments as for `fast_r2d2_kernels.composition_layer.composition_layer`."""
-        layer, weights = self.layers[number], self.weights[number]
-        run = partial(self.kernels.layers.composition_layer, layer, outputs=outputs)
-        if layer.gradient_checkpointing and layer.training:
-            return layer._gradient_checkpointing_func(run, hidden, role_bias, projected, *weights)
-        return run(hidden, role_bias, projected, *weights)
-
     def __call__(self, role_biases: tuple[Tensor, ...], hidden: Tensor, projected: Tensor | None = None) -> Tensor:
         """As `CompositionStack.forward`, with tasks in front of the children in both tensors."""
-        for number, role_bias in enumerate(role_biases):
-            hidden = self.run(number, hidden, role_bias, projected)
+        for layer, weights, role_bias in zip(self.layers, self.weights, role_biases, strict=True):
+            run = partial(self.kernels.layers.composition_layer, layer)
+            if layer.gradient_checkpointing and layer.training:
+                hidden = layer._gradient_checkpointing_func(run, hidden, role_bias, projected, *weights)
+            else:
+                hidden = run(hidden, role_bias, projected, *weights)
             projected = None
         return hidden
 
@@ -165,15 +149,6 @@ class FusedNodes(Nodes):
             reads = zip(chart.levels, *sorted_children(chart), strict=True)
             self.reads = {level.cells.start: SortedReads(kernels, *of_level) for level, *of_level in reads}
         self.needs_whole_levels = bool(self.reads)
-        self.scores_first = has_choice and not composition.training and not torch.is_grad_enabled()
-
-    def encode_level(
-        self, level: Level, noise: float = 0.0, forbidden: Tensor | None = None, vectors_train_choice: bool = True
-    ) -> EncodedCells:
-        is_large = level.left.numel() * self.vectors.values.shape[1] >= MIN_VALUES_TO_SCORE_FIRST
-        if self.scores_first and is_large and level.left.shape[1] > 1:
-            return self._score_then_build(level, noise, forbidden)
-        return super().encode_level(level, noise, forbidden, vectors_train_choice)
 
     def compose(self, level: Level) -> tuple[Tensor, Tensor | None]:
         hidden = self._read(self.vectors, self.shared.tasks, level)
@@ -200,33 +175,6 @@ class FusedNodes(Nodes):
 
     def all_vectors(self) -> Tensor:
         return super().all_vectors().to(self.dtype)
-
-    def _score_then_build(self, level: Level, noise: float, forbidden: Tensor | None) -> EncodedCells:
-        """`encode_level` without gradients: ``[CLS]`` of all candidates, then ``[SUM]`` of the chosen alone."""
-        (score, *_), last = self.shared.tasks.split(1), len(self.stack.layers) - 1
-        hidden = self._read(self.vectors, score, level)
-        projected: Tensor | None = self._read(self.projections[0], self.shared.projected_tasks[:1], level)
-        children = []  # each layer's input
-        for number, role_bias in enumerate(self.shared.role_biases):
-            children.append(hidden[1:])
-            outputs = 1 if number == last else None
-            hidden = self.stack.run(number, hidden, role_bias[-3:], projected, outputs=outputs)
-            projected = None
-        step = self.composition.log_prob(hidden[0]).view(level.left.shape)
-        candidates = self.add_below(step, level)
-        weights, chosen = choice_weights(candidates, choice_offsets(candidates, noise, forbidden))
-        rows = torch.arange(0, level.left.numel(), level.left.shape[1], device=chosen.device) + chosen
-        vectors = self._build([hidden.index_select(1, rows) for hidden in children])
-        return EncodedCells(vectors, (weights * candidates).sum(-1), chosen, step, candidates)
-
-    def _build(self, children: list[Tensor]) -> Tensor:
-        """Parents from each layer's input of both children, ``(2, compositions, hidden_size)``."""
-        hidden = self.shared.tasks[-1:, None].expand(-1, children[0].shape[1], -1).to(children[0].dtype)
-        for number, role_bias in enumerate(self.shared.role_biases):
-            outputs = None if number == len(children) - 1 else 1
-            hidden = torch.cat([hidden, children[number]])
-            hidden = self.stack.run(number, hidden, role_bias[-3:], outputs=outputs)
-        return self._parent(*hidden)
 
     def _parent(self, summed: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return self.kernels.blend_norm(self.composition.blend(summed), left, right, self.composition.eps)

@@ -56,9 +56,8 @@ class LayerOptions(NamedTuple):
 
 
 def composition_layer(
-    layer: Any, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None, *given: Tensor,
-    outputs: int | None = None,
-) -> Tensor:  # fmt: skip
+    layer: Any, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None, *given: Tensor
+) -> Tensor:
     """Run one layer of the composition stack.
 
     Args:
@@ -68,34 +67,30 @@ def composition_layer(
         projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values without bias; None computes
             them.
         given: `LayerWeights` to take instead of the layer's own.
-        outputs: number of tokens, from the first on, whose output is computed; None computes all.
 
     Returns:
-        ``(outputs, compositions, hidden_size)`` in the dtype of ``hidden``.
+        ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
     """
     weights, options = LayerWeights(*given) if given else LayerWeights.of(layer), LayerOptions.of(layer)
     is_one_node = layer.is_gelu and runs_fused(hidden) and type(hidden) is Tensor and not torch.compiler.is_compiling()
-    is_part = outputs is not None and torch.is_grad_enabled()  # whose backward pass is not written out
-    if not is_one_node or is_part or hidden.dtype != weights.output.dtype:  # such as under autocast
+    if not is_one_node or hidden.dtype != weights.output.dtype:  # such as under autocast
         activation = None if layer.is_gelu else lambda inputs: layer.dropout(layer.activation(inputs))
-        return composition_layer_reference(
-            hidden, role_bias, projected, options, *weights, activation=activation, outputs=outputs
-        )
+        return composition_layer_reference(hidden, role_bias, projected, options, *weights, activation=activation)
     if torch.is_grad_enabled():
         return _Layer.apply(hidden, role_bias, projected, options, *weights)
-    return _run(hidden, role_bias, projected, options, weights, outputs).output.view(-1, *hidden.shape[1:])
+    return _run(hidden, role_bias, projected, options, weights).output.view(hidden.shape)
 
 
 def composition_layer_reference(
     hidden: Tensor, role_bias: Tensor, projected: Tensor | None, options: LayerOptions, *tensors: Tensor,
-    activation: Any = None, outputs: int | None = None,
+    activation: Any = None,
 ) -> Tensor:  # fmt: skip
     """The definition, by other ops. ``tensors`` are the `LayerWeights`; ``activation`` is for layers without GELU."""
     weights, (heads, eps, attention_p, p, seed) = LayerWeights(*tensors), options
     projected = F.linear(hidden, weights.query_key_value) if projected is None else projected
-    attended = composition_attention(projected, role_bias, heads, attention_p, seed)[:outputs]
+    attended = composition_attention(projected, role_bias, heads, attention_p, seed)
     update = F.linear(attended, weights.attention_output)
-    hidden = residual_norm(update, weights.attention_output_bias, hidden[:outputs], eps, p, seed + 1)
+    hidden = residual_norm(update, weights.attention_output_bias, hidden, eps, p, seed + 1)
     product = F.linear(hidden, weights.intermediate)
     if activation is None:
         expanded = bias_gelu(product, weights.intermediate_bias, p, seed + 2)
@@ -118,19 +113,16 @@ class _Activations(NamedTuple):
 
 
 def _run(
-    hidden: Tensor, role_bias: Tensor, projected: Tensor | None, options: LayerOptions, weights: LayerWeights,
-    outputs: int | None = None,
-) -> _Activations:  # fmt: skip
+    hidden: Tensor, role_bias: Tensor, projected: Tensor | None, options: LayerOptions, weights: LayerWeights
+) -> _Activations:
     heads, eps, attention_p, p, seed = options
     tokens, compositions, size = hidden.shape
     rows = hidden.reshape(-1, size)
     if projected is None:
         projected = F.linear(rows, weights.query_key_value).view(tokens, compositions, 3 * size)
-    attended = _attention(projected, role_bias, heads, attention_p, seed)[:outputs].view(-1, size)
+    attended = _attention(projected, role_bias, heads, attention_p, seed).view(-1, size)
     update = F.linear(attended, weights.attention_output)
-    normed, normed_scale = _residual_norm(
-        update, weights.attention_output_bias, rows[: len(attended)], eps, p, seed + 1
-    )
+    normed, normed_scale = _residual_norm(update, weights.attention_output_bias, rows, eps, p, seed + 1)
     product = F.linear(normed, weights.intermediate)
     expanded = _bias_gelu(product, weights.intermediate_bias, p, seed + 2)
     update = F.linear(expanded, weights.output)

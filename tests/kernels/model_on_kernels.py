@@ -9,7 +9,7 @@ from test_golden import NAMES, Golden
 from without_chance import WITHOUT_CHANCE
 
 from comparison import DEVICE
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, fused
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
 
@@ -71,8 +71,7 @@ def small(**options) -> FastR2D2Config:
 
 
 @torch.no_grad()
-def test_scoring_first_chooses_and_builds_what_building_all_does(monkeypatch):
-    monkeypatch.setattr(fused, "MIN_VALUES_TO_SCORE_FIRST", 0)
+def test_charts_in_evaluation_are_those_of_torch():
     ids, outputs = torch.randint(20, 40, (2, 5)), []
     for kernels in ("torch", "triton"):
         torch.manual_seed(1)
