@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 
 class Level(NamedTuple):
@@ -87,24 +86,6 @@ def widest_neighbours(chart: Chart) -> tuple[Tensor, Tensor]:
     before = ending.roll(1).index_fill(0, chart.offsets, -1)
     after = starting.roll(-1).index_fill(0, chart.offsets + chart.lengths - 1, -1)
     return before, after
-
-
-def crossing_candidates(chart: Chart, nesting: Tensor, is_token: Tensor, device: torch.device) -> Tensor:
-    """Candidates that cut into a span constraint although their cell has one that does not.
-
-    Args:
-        chart: on the host, like the other tensors.
-        nesting: ``(batch, seq_len - 1)`` long, the number of span constraints around each split point.
-        is_token: ``(batch, seq_len)`` bool.
-
-    Returns:
-        ``(num_cells, window)`` bool, on the device. Constrained split points merge first, so a cell that reaches beyond
-        a constraint always has a candidate outside it; without the others, its trees keep every constraint whole.
-    """
-    flat_nesting, is_candidate = F.pad(nesting, (0, 1))[is_token], chart.splits >= 0
-    depth = flat_nesting[chart.splits.clamp(min=0)].masked_fill(~is_candidate, torch.iinfo(torch.long).max)
-    [crossing] = to_device([(is_candidate & (depth > depth.amin(1, keepdim=True))).long()], device)
-    return crossing.bool()
 
 
 def candidate_places(chart: Chart) -> tuple[Tensor, Tensor]:

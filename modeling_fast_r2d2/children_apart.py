@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .chart import Level
-from .choice import EncodedCells, Nodes, choice_offsets, choice_weights
+from .choice import EncodedCells, Nodes, choice_noise, choice_weights
 from .composition import Composition, CompositionLayer, CompositionStack, SharedInputs
 from .cpu_operations import linear
 from .node_rows import NodeRows, rows_of_nodes
@@ -46,17 +46,15 @@ class NodesApart(Nodes):
         projected = torch.cat([rows.read(ids) for rows in self.projections], -1)
         return self.composition(self.shared, self.vectors.read(ids), projected)
 
-    def encode_level(
-        self, level: Level, noise: float = 0.0, forbidden: Tensor | None = None, vectors_train_choice: bool = True
-    ) -> EncodedCells:
+    def encode_level(self, level: Level, noise: float = 0.0, vectors_train_choice: bool = True) -> EncodedCells:
         if level.left.numel() < MIN_COMPOSITIONS_APART:
-            return super().encode_level(level, noise, forbidden, vectors_train_choice)
+            return super().encode_level(level, noise, vectors_train_choice)
         left, stack = level.left, self.composition.stack
         ids = torch.stack([left.flatten(), level.right.flatten()])
         children = Children(stack.layers, self.shared.role_biases, FromNodes(ids, self.vectors, *self.projections))
         step = self.composition.log_prob(task_output(stack, self.shared, children, 0)).view(left.shape)
         candidates = self.add_below(step, level)
-        weights, chosen = choice_weights(candidates, choice_offsets(candidates, noise, forbidden))
+        weights, chosen = choice_weights(candidates, choice_noise(candidates, noise))
         first = torch.arange(0, left.numel(), left.shape[1], device=left.device)
         vectors = self._build(children.select(first + chosen) if left.shape[1] > 1 else children)
         if weights.requires_grad and vectors_train_choice:

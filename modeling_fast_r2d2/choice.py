@@ -42,22 +42,19 @@ class Nodes:
         dtype = torch.promote_types(leaves.dtype, torch.float32)
         self.log_prob = rows_of_nodes(leaves.new_zeros(len(leaves), dtype=dtype), num_nodes)
 
-    def encode_level(
-        self, level: Level, noise: float = 0.0, forbidden: Tensor | None = None, vectors_train_choice: bool = True
-    ) -> EncodedCells:
+    def encode_level(self, level: Level, noise: float = 0.0, vectors_train_choice: bool = True) -> EncodedCells:
         """Build the vectors of all candidates, then choose among them (paper, Equations 1 to 5).
 
         Args:
             level: cells all of whose children are written; ``candidates`` in ascending order of split point.
             noise: scale of the Gumbel noise that samples the choice.
-            forbidden: ``(cells, candidates)`` bool, candidates that may not be chosen; None forbids none.
             vectors_train_choice: whether the gradient of the vectors reaches the choice.
         """
         vectors, step = self.compose(level)
         assert step is not None  # tasks have [CLS]
         vectors, step = vectors.view(*level.left.shape, -1), step.view(level.left.shape)
         candidates = self.add_below(step, level)
-        vector, log_prob, chosen = self.choose(vectors, candidates, choice_offsets(candidates, noise, forbidden))
+        vector, log_prob, chosen = self.choose(vectors, candidates, choice_noise(candidates, noise))
         if not vectors_train_choice:
             vector = vectors.take_along_dim(chosen[:, None, None], 1)[:, 0]
         return EncodedCells(vector, log_prob, chosen, step, candidates)
@@ -105,7 +102,7 @@ def choose(vectors: Tensor, candidates: Tensor, offsets: Tensor | None = None) -
     Args:
         vectors: ``(cells, candidates, hidden_size)``.
         candidates: ``(cells, candidates)``, log p̃ in nats.
-        offsets: from `choice_offsets`.
+        offsets: ``(cells, candidates)``, added to log p̃ for the choice only; None adds nothing.
 
     Returns:
         Vectors ``(cells, hidden_size)``, log p̃ ``(cells,)`` and chosen candidates ``(cells,)`` long.
@@ -115,14 +112,9 @@ def choose(vectors: Tensor, candidates: Tensor, offsets: Tensor | None = None) -
     return vector, (weights * candidates).sum(-1), chosen
 
 
-def choice_offsets(candidates: Tensor, noise: float, forbidden: Tensor | None) -> Tensor | None:
-    """Noise and prohibitions, ``(cells, candidates)``: added to log p̃ for the choice only. None for neither."""
-    offsets = None
-    if noise:
-        offsets = gumbel_noise(candidates, noise)
-    if forbidden is not None:
-        offsets = (torch.zeros_like(candidates) if offsets is None else offsets).masked_fill(forbidden, float("-inf"))
-    return offsets
+def choice_noise(candidates: Tensor, scale: float) -> Tensor | None:
+    """Noise that samples the choice, as `choose` adds it; None for a scale of 0."""
+    return gumbel_noise(candidates, scale) if scale else None
 
 
 def choice_weights(candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor]:

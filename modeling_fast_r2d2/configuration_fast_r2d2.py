@@ -31,7 +31,7 @@ PROBABILITIES = (
     "hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "classifier_dropout",
 )  # fmt: skip
 SWITCHES = (
-    "normalize_split_scores", "nested_spans", "constrain_chart", "pooler", "tie_decoder", "tie_word_embeddings",
+    "normalize_split_scores", "nested_spans", "pooler", "tie_decoder", "tie_word_embeddings",
 )  # fmt: skip
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "encoding": ENCODINGS,
@@ -42,6 +42,8 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "composition_kernels": ("auto", "torch", "triton"),
     "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
 }
+
+REMOVED = "cuda_graphs", "constrain_chart"
 
 # Preset for all classes, since `save_pretrained` records only the class that was saved.
 AUTO_MAP = {
@@ -77,8 +79,6 @@ class FastR2D2Config(PreTrainedConfig):
         split_noise, choice_noise: Scale of the Gumbel noise on split scores and on the choice among a cell's
             candidates while training; 1 is the paper's, 0 switches it off.
         nested_spans: Honour nested span constraints level by level instead of through their union only.
-        constrain_chart: Keep span constraints whole in the chart's trees as well as in the parser's; the original does
-            not.
         punctuation: What parsing does with punctuation between words. ``"keep"`` shows it to the model. ``"aside"``,
             for models trained without punctuation, takes it out and puts it back into the trees.
         bounds_bonus: With ``"aside"``: nats added to the split scores where punctuation other than quotes stood.
@@ -144,7 +144,6 @@ class FastR2D2Config(PreTrainedConfig):
     split_noise: float = 1.0
     choice_noise: float = 1.0
     nested_spans: bool = False
-    constrain_chart: bool = False
     punctuation: str = "keep"
     bounds_bonus: float = 0.0
     names_bonus: float = 0.0
@@ -172,8 +171,9 @@ class FastR2D2Config(PreTrainedConfig):
     pair_token_id: int = 7
 
     def __post_init__(self, **kwargs: Any) -> None:
-        if kwargs.pop("cuda_graphs", False):  # older folders have the field, nearly all of them as false
-            warnings.warn("cuda_graphs is ignored: launches are not recorded any more", stacklevel=2)
+        for name in REMOVED:
+            if kwargs.pop(name, False):  # older folders have it, nearly all of them as false
+                warnings.warn(f"{name} is ignored: there is no such option any more", stacklevel=2)
         _check_attention(kwargs)
         self._check_labels(kwargs.get("num_labels"))
         self._check_sizes()

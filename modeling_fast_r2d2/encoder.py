@@ -37,8 +37,8 @@ class EncodedChart:
     Attributes:
         nodes: ``(num_nodes, hidden_size)``, a vector for every node.
         log_prob: ``(num_nodes,)`` float32 or wider, nats: log p̃ of each node's chosen subtree; None when forced.
-        candidate_log_prob: ``(num_cells, window)``, log p̃ of every candidate, -inf past the last one and for
-            forbidden ones; None when forced.
+        candidate_log_prob: ``(num_cells, window)``, log p̃ of every candidate, -inf past the last one;
+            None when forced.
         chosen: ``(num_cells,)`` long, the candidate that each cell took.
     """
 
@@ -74,7 +74,6 @@ def encode_chart(
     composition: Composition,
     tasks: Tensor,
     choice_noise: float = 0.0,
-    forbidden: Tensor | None = None,
     vectors_train_choice: bool = True,
 ) -> EncodedChart:
     """Encode every cell from its chosen candidate, level by level (paper, Equations 1 to 5).
@@ -82,23 +81,19 @@ def encode_chart(
     Args:
         leaves, tasks: as for `encode_forced`.
         choice_noise: scale of the Gumbel noise on the choice.
-        forbidden: ``(num_cells, window)`` bool, candidates that no cell may choose; None forbids none.
         vectors_train_choice: whether the gradient of a cell's vector reaches the choice of its candidate.
     """
     window, candidates = chart.splits.shape[1], []
     chosen = chart.roots.new_zeros(chart.num_cells)
     nodes = nodes_for(composition, leaves, tasks, chart.num_nodes, chart)
     for level in levels_in_parts(chart, nodes):
-        out = None if forbidden is None else forbidden[level.cells, : level.left.shape[1]]
-        cells = nodes.encode_level(level, choice_noise, out, vectors_train_choice)
+        cells = nodes.encode_level(level, choice_noise, vectors_train_choice)
         nodes.write(level, cells.vectors, cells.log_prob)
         chosen[level.cells] = cells.chosen
         missing = window - level.left.shape[1]
         candidates.append(F.pad(cells.candidates, (0, missing), value=float("-inf")))
     dtype = torch.promote_types(leaves.dtype, torch.float32)
     candidate_log_prob = torch.cat([leaves.new_empty(0, window, dtype=dtype), *candidates])
-    if forbidden is not None:
-        candidate_log_prob = candidate_log_prob.masked_fill(forbidden, float("-inf"))
     return EncodedChart(nodes.all_vectors(), nodes.log_prob.all(), candidate_log_prob, chosen)
 
 

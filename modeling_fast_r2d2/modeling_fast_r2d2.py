@@ -10,7 +10,7 @@ from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils import logging
 from transformers.utils.generic import can_return_tuple
 
-from .chart import Chart, chosen_tree, crossing_candidates, planned_tree, to_device
+from .chart import Chart, chosen_tree, planned_tree, to_device
 from .chart_planning import merge_ranks, plan_chart, plan_tree
 from .choice import gumbel_noise
 from .composition import Composition, CompositionStack
@@ -228,13 +228,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if encoding == "forced":
             chart = plan_tree(ranks, lengths).to(device)
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
-        planned = plan_chart(ranks, lengths, config.window_size, reachable_only)
-        chart, forbidden = planned.to(device), None
-        if config.constrain_chart and batch.nesting is not None:
-            forbidden = crossing_candidates(planned, batch.nesting, batch.sentences.is_token, device)
-        return chart, encode_chart(
-            chart, batch.leaves, self.composition, tasks, choice_noise, forbidden, vectors_train_choice
-        )
+        chart = plan_chart(ranks, lengths, config.window_size, reachable_only).to(device)
+        return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise, vectors_train_choice)
 
     def _check_encoded(self, chart: Chart, encoded: EncodedChart) -> None:
         """Raise ValueError naming a bad weight, once per model and wherever vectors are bad, or else the rows."""

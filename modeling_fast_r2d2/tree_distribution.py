@@ -24,7 +24,7 @@ class TreeDistribution:
     Args:
         chart: of ``num_cells`` cells with up to ``window`` candidates.
         candidate_log_prob: ``(num_cells, window)``, nats, log p̃ of every candidate, as `EncodedChart` has it: -inf past
-            the last one and for forbidden ones, which no tree takes.
+            the last one, and for any that no tree is to take.
     """
 
     def __init__(self, chart: Chart, candidate_log_prob: Tensor):

@@ -14,35 +14,31 @@ from modeling_fast_r2d2.encoder import encode_chart
 from modeling_fast_r2d2.heuristic_pruning import encode_heuristic
 
 
-def encode(config, lengths, seed, noise, forbid):
+def encode(config, lengths, seed, noise):
     torch.manual_seed(seed)
     composition, size = Composition(config).eval().double(), config.hidden_size
     lengths = torch.tensor(lengths)
     leaves, tasks = torch.randn(int(lengths.sum()), size).double(), torch.randn(2, size).double()
     inputs = [leaves.requires_grad_(), tasks.requires_grad_()]
     chart = plan_chart(merge_ranks(torch.randn(len(lengths), int(lengths.max()) - 1), lengths), lengths, 3)
-    forbidden = None
-    if forbid:  # of all candidates but one
-        kept = (torch.rand(chart.num_cells) * (chart.splits >= 0).sum(1)).long()[:, None]
-        forbidden = (torch.arange(3) != kept) & (torch.rand(chart.splits.shape) < 0.5)
-    encoded = encode_chart(chart, *inputs[:1], composition, tasks, noise, forbidden)
+    encoded = encode_chart(chart, *inputs[:1], composition, tasks, noise)
     return encoded, [*inputs, *composition.parameters()]
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=3), seed=st.integers(0, 99),
-    noise=st.sampled_from([0.0, 1.0]), forbid=st.booleans(), least=st.sampled_from([0, 8]),
+    noise=st.sampled_from([0.0, 1.0]), least=st.sampled_from([0, 8]),
 )  # fmt: skip
-def test_vectors_probabilities_choices_and_gradients(tiny_config, num_layers, lengths, seed, noise, forbid, least):
+def test_vectors_probabilities_choices_and_gradients(tiny_config, num_layers, lengths, seed, noise, least):
     """With all levels scored first, or only the large ones."""
     config = copy.deepcopy(tiny_config)
     config.num_hidden_layers = num_layers
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(children_apart, "MIN_COMPOSITIONS_APART", least)
-        ours, leaves = encode(config, lengths, seed, noise, forbid)
+        ours, leaves = encode(config, lengths, seed, noise)
         patch.setattr(children_apart, "MIN_COMPOSITIONS_APART", 10**9)
-        theirs, their_leaves = encode(config, lengths, seed, noise, forbid)
+        theirs, their_leaves = encode(config, lengths, seed, noise)
     assert ours.chosen.equal(theirs.chosen)
     for name in ("nodes", "log_prob", "candidate_log_prob"):
         torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-10, atol=1e-10)

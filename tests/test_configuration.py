@@ -14,6 +14,7 @@ from modeling_fast_r2d2.configuration_fast_r2d2 import (
     CHOICES,
     NOT_NEGATIVE,
     PROBABILITIES,
+    REMOVED,
     SIZES,
     SWITCHES,
 )  # fmt: skip
@@ -76,16 +77,17 @@ def test_heads_divide_the_size_where_there_are_heads():
         FastR2D2Config(num_attention_heads=5)
 
 
-def test_recorded_launches_of_older_folders_are_ignored_with_one_warning_and_not_saved_again(tmp_path, recwarn):
+@pytest.mark.parametrize("name", REMOVED)
+def test_removed_options_of_older_folders_are_ignored_with_one_warning_and_not_saved_again(tmp_path, recwarn, name):
     for is_on in (False, True):
         FastR2D2Config().save_pretrained(tmp_path)
         path = tmp_path / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"cuda_graphs": is_on}))
+        path.write_text(json.dumps(json.loads(path.read_text()) | {name: is_on}))
         config = FastR2D2Config.from_pretrained(tmp_path)
-        assert [str(warning.message).split(":")[0] for warning in recwarn] == ["cuda_graphs is ignored"] * is_on
+        assert [str(warning.message).split(":")[0] for warning in recwarn] == [f"{name} is ignored"] * is_on
         assert config.to_dict() == FastR2D2Config.from_pretrained(tmp_path).to_dict()
         config.save_pretrained(tmp_path)
-        assert "cuda_graphs" not in path.read_text()
+        assert name not in path.read_text()
 
 
 def test_good_values_come_back_from_a_file(tmp_path):

@@ -68,7 +68,6 @@ SPANS = torch.tensor([[[1, 3], [5, 6]], [[-1, -1]] * 2, [[0, 1], [-1, -1]], [[2,
 @torch.no_grad()
 def test_an_encoding_waits_for_its_inputs_scores_and_check_alone(tiny_model, a_batch, encoding, with_spans):
     inputs = a_batch | ({"atom_spans": SPANS} if with_spans else {})
-    tiny_model.config.constrain_chart = True
     expected, output, gpu = run(tiny_model.model, inputs, encoding=encoding)
     assert_same(expected, output)
     assert len(gpu.waits) == 3, gpu.waits
