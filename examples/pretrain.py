@@ -39,7 +39,7 @@ from pretraining.decisions import decide
 from pretraining.loop import train
 from pretraining.losses import check_stages, leave_parameters_out
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
-from pretraining.recipe import read_recipe
+from pretraining.recipe import Stage, read_recipe
 from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
@@ -67,8 +67,18 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     path, stages = recipe_parser.parse_known_args(arguments)[0].recipe, ()
     if path is not None:
         of_recipe, stages = read_recipe(path, {option.name for group in GROUPS for option in fields(group)})
+        say_what_has_no_effect(arguments, stages)
         arguments = [*of_recipe, *arguments]
     return Options(*parser.parse_args_into_dataclasses(arguments), stages=stages)
+
+
+def say_what_has_no_effect(arguments: list[str], stages: tuple[Stage, ...]) -> None:
+    """Warn of options of the command line in whose place every stage of the recipe has its own setting."""
+    in_stages = {name for name in ("learning_rate", "parser_learning_rate") if all(name in s.values for s in stages)}
+    in_stages |= {"num_train_epochs"} | ({"warmup_steps"} if len(in_stages) == 2 else set())
+    for argument in arguments if stages else ():
+        if argument.split("=")[0].removeprefix("--") in in_stages:
+            warnings.warn(f"{argument} has no effect: the stages of the recipe decide; change them there", stacklevel=2)
 
 
 def make_accelerator(options: Options) -> Accelerator:

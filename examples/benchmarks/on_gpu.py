@@ -57,7 +57,7 @@ def commands(folder: Path, tiny: bool, corpus: list[str]) -> dict[str, list[str]
 def what_is_missing(part: str) -> str | None:
     """What a part needs and does not find."""
     modules = {"tests": ["pytest", "hypothesis"]} | dict.fromkeys(
-        ("pretraining_bf16", "pretraining_fp16"), ["accelerate", "datasets", "matplotlib"]
+        ("pretraining_bf16", "pretraining_fp16"), ["accelerate", "datasets", "matplotlib", "sklearn"]
     )
     missing = [name for name in modules.get(part, []) if importlib.util.find_spec(name) is None]
     return " and ".join(missing) or None

@@ -204,3 +204,14 @@ def test_a_stage_can_come_several_times(tmp_path):
     _, stages = read("stages: [{name: a, steps: 3}, {name: b, tokens: 4, times: 2, window_size: 3}]", tmp_path)
     assert [stage.name for stage in stages] == ["a", "b 1", "b 2"]
     assert stages[1].values == stages[2].values == {"window_size": 3} and stages[2].tokens == 4
+
+
+def test_options_without_effect_are_named(recwarn):
+    given = ["--recipe", str(RECIPES / "english.yaml"), "--corpus", "mine.txt", "--output_dir", "out"]
+    parse_options([*given, "--learning_rate", "1e-4", "--warmup_steps=9", "--num_train_epochs", "2", "--seed", "1"])
+    told = [str(warning.message).split(" ")[0] for warning in recwarn if "has no effect" in str(warning.message)]
+    assert told == ["--learning_rate", "--warmup_steps=9", "--num_train_epochs"]
+    recwarn.clear()
+    parse_options([*given[2:], "--learning_rate", "1e-4", "--num_train_epochs", "2"])
+    parse_options([*given, "--per_device_train_batch_size", "8"])
+    assert not [warning for warning in recwarn if "has no effect" in str(warning.message)]
