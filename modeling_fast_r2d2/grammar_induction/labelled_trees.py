@@ -13,8 +13,8 @@ from tokenization_fast_r2d2.trees import Span
 
 EMPTY_TAGS = frozenset({"-NONE-", "CODE"})  # traces in the Penn Treebank; notes in those of its tradition
 EMPTY_WORD = re.compile(r"\*\w+\*(-\d+)?|\*-\d+")  # traces elsewhere: *pro*, *T*-1, *-2, *0*
-# Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well.
-PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU"})
+# Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well; TIGER; UD.
+PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU", "$,", "$.", "$(", "PUNCT"})
 WORD_TAGS = frozenset({"POS", "SYM", "LS"})  # in the same treebanks, of words that may look like punctuation
 
 
@@ -60,8 +60,8 @@ class LabelledTree:
         """Whether each leaf is punctuation.
 
         Args:
-            tags: the tags of punctuation. With None, a leaf is punctuation if its tag is one of the Penn or the Chinese
-                Treebank's, or if Unicode says so of all its characters, whatever the language.
+            tags: the tags of punctuation. With None, a leaf is punctuation if its tag is one of `PUNCTUATION_TAGS`, or
+                if Unicode says so of all its characters, whatever the language.
         """
         if tags is not None:
             return [tag in tags for tag in self.tags]

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.lines import read_lines
 
-from .labelled_trees import LabelledSpan, LabelledTree, plain_label
+from .labelled_trees import PUNCTUATION_TAGS, LabelledSpan, LabelledTree, plain_label
 
 LINES_TO_LOOK_AT = 50
 ROOT = ""  # above the highest constituents
@@ -135,7 +135,8 @@ def tree_of_nodes(words: Sequence[tuple[str, Node]], nodes: dict[str, Node], pla
         for depth, name in enumerate(reversed(around)):
             leaves[name].append(leaf)
             above[name] = depth
-    is_mark = are_marks([word for word, _ in words])
+    rows = zip(words, are_marks([word for word, _ in words]), strict=True)
+    is_mark = [is_mark or node.label in PUNCTUATION_TAGS for (_, node), is_mark in rows]
     blocks = {name: _largest_block(leaves[name], is_mark) for name in nodes if len(leaves[name]) > 1}
     # Children before parents, left before right, as brackets close.
     order = sorted(blocks, key=lambda name: (blocks[name][1], -blocks[name][0], -above[name]))

@@ -97,6 +97,8 @@ def test_the_export_format_4_has_lemmas(tmp_path):
 def test_a_word_with_its_dependents_is_a_constituent(tmp_path):
     words, constituents = read(tmp_path, "t.conllu", CONLLU)
     assert words == "The old man bought it" and constituents == [(0, 2, "nsubj"), (0, 4, "root")]
+    starred = CONLLU.replace("6\t.\t.", "6\t*\t*")  # Unicode calls it a symbol, its tag punctuation
+    assert read(tmp_path, "s.conllu", starred)[0] == words
 
 
 @pytest.mark.parametrize(

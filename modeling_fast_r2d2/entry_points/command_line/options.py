@@ -23,7 +23,7 @@ def add_gold_arguments(parser: argparse.ArgumentParser) -> None:
     add("--split", choices=SPLITS, help="the part to read of a folder of the Penn or the Chinese Treebank")
     add("--keep_punctuation", action="store_true", help="remove only traces; by default punctuation is removed as well")
     add("--punctuation_tags", nargs="+", metavar="TAG", help="the treebank's tags of punctuation; by default those of "
-        "the Penn and the Chinese Treebank, and what Unicode says of the words")  # fmt: skip
+        "the Penn, the Chinese and the TIGER Treebank and UD, and what Unicode says of the words")  # fmt: skip
     add("--lowercase", action="store_true", help="turn words into lower case before models see them")
     add("--skip_bad", action="store_true", help="skip gold trees that cannot be read, with a warning for each")
 
