@@ -1,6 +1,7 @@
 """``pipeline("constituency-parsing")``: sentences to trees, in transformers' way."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from transformers import Pipeline
@@ -25,11 +26,11 @@ def check_method(method: str) -> str:
 class ConstituencyParsingPipeline(Pipeline):
     """Trees of sentences, over words.
 
-    It takes one sentence or a list, with ``batch_size=`` as any pipeline, or ``batch_tokens=``. A list is parsed in
-    batches of 8192 tokens if neither is given; a generator or a data set sentence by sentence. The result for a
-    sentence is a dict: ``brackets``, a string; ``words``; ``spans``, first and last word of each constituent,
-    inclusive, in the order of split points; ``tree``, an `nltk.Tree`. ``save_pretrained`` writes this code beside the
-    model, for processes without this package.
+    It takes one sentence or a list, with ``batch_size=`` as any pipeline, or ``batch_tokens=``. A list, or a column
+    of a table, is parsed in batches of 8192 tokens if neither is given; a generator or a data set sentence by
+    sentence. The result for a sentence is a dict: ``brackets``, a string; ``words``; ``spans``, first and last word
+    of each constituent, inclusive, in the order of split points; ``tree``, an `nltk.Tree`. ``save_pretrained`` writes
+    this code beside the model, for processes without this package.
 
     Args:
         method: whose trees, as for `TreeParser`: ``"parser"``, the default, which needs no encoder; ``"chart"``;
@@ -58,11 +59,10 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def __call__(self, inputs: Any, *args: Any, batch_tokens: int | None = None, **kwargs: Any) -> Any:
         batch_tokens = self._batch_tokens if batch_tokens is None else batch_tokens
-        if isinstance(inputs, list | tuple) and not inputs:
-            return []
-        if not isinstance(inputs, list | tuple):
+        is_column = isinstance(inputs, Sequence) and not isinstance(inputs, str) or hasattr(inputs, "tolist")
+        if not is_column:
             return super().__call__(inputs, *args, **kwargs)
-        sentences = self._reader.read(inputs)
+        sentences = self._reader.read(list(inputs))
         batch_size = kwargs.pop("batch_size", self._batch_size)
         if batch_tokens is None and batch_size is None:
             batch_tokens = DEFAULT_BATCH_TOKENS

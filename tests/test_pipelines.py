@@ -3,8 +3,10 @@
 import json
 
 import nltk
+import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoTokenizer, pipeline
 
 from modeling_fast_r2d2 import (
@@ -74,6 +76,12 @@ def sizes(parse, monkeypatch) -> list[torch.Size]:
 
     monkeypatch.setattr(type(parse), "_forward", spy)
     return found
+
+
+def test_columns_of_tables_are_lists(parse):
+    expected = [result["brackets"] for result in parse(SENTENCES)]
+    for column in (tuple(SENTENCES), np.array(SENTENCES), Dataset.from_dict({"text": SENTENCES})["text"]):
+        assert [result["brackets"] for result in parse(column)] == expected
 
 
 def test_a_list_is_read_once(parse, monkeypatch):
