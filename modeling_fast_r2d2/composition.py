@@ -43,19 +43,19 @@ class CompositionLayer(GradientCheckpointingLayer):
         """The linear layers, or adapters in their places."""
         return self.query_key_value, self.attention_output, self.intermediate, self.output
 
-    def role_bias(self, num_tasks: int) -> Tensor:
+    def role_bias(self, tasks: Tensor) -> Tensor:
         """``(tokens, 3 * hidden_size)``: the roles, projected to queries and keys, plus the projection's bias. Added
         after the projection, they do what roles in its input would, and one product serves queries, keys and values,
         which have no role. It is 0, and not used, if the projection is no plain layer."""
-        roles = self._roles(num_tasks)
+        roles = self._roles(len(tasks), tasks.device)
         size = roles.shape[1]
         if not is_plain(self.query_key_value):
             return roles.new_zeros(len(roles), 3 * size)
         weight, bias = self.query_key_value.weight, self.query_key_value.bias
         return F.pad(linear(roles, weight[: 2 * size]), (0, size)) + bias
 
-    def _roles(self, num_tasks: int) -> Tensor:
-        task_role, child_roles = self.role_embeddings.weight.split([1, 2])
+    def _roles(self, num_tasks: int, device: torch.device) -> Tensor:
+        task_role, child_roles = self.role_embeddings(torch.arange(3, device=device)).split([1, 2])
         return torch.cat([task_role.expand(num_tasks, -1), child_roles])
 
     def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
@@ -95,7 +95,7 @@ class CompositionLayer(GradientCheckpointingLayer):
         """``(tokens, compositions, 3 * hidden_size)`` with bias."""
         if not is_plain(self.query_key_value):  # such as an adapter, which must see the roles as well
             size = hidden.shape[-1]
-            with_roles = self.query_key_value(hidden + self._roles(len(hidden) - 2)[:, None])
+            with_roles = self.query_key_value(hidden + self._roles(len(hidden) - 2, hidden.device)[:, None])
             return torch.cat([with_roles[..., : 2 * size], self.query_key_value(hidden)[..., 2 * size :]], -1)
         if projected is None:
             return self.project(hidden).add_(role_bias[:, None])
@@ -148,7 +148,7 @@ class CompositionStack(nn.Module):
         first = self.layers[0]
         is_read = is_plain(first.query_key_value)
         projected = first.project(tasks) if is_read else tasks.new_zeros(len(tasks), 3 * tasks.shape[1])
-        return SharedInputs(tasks, projected, tuple(layer.role_bias(len(tasks)) for layer in self.layers))
+        return SharedInputs(tasks, projected, tuple(layer.role_bias(tasks) for layer in self.layers))
 
     def forward(self, shared: SharedInputs, children: Tensor, projected: Tensor | None = None) -> Tensor:
         """

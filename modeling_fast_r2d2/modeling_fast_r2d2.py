@@ -166,7 +166,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             checked = read_split_scores(scores, sentences)
         flat = sentences.flatten(given)
         token_ids = flat if inputs_embeds is None else None
-        leaves, special = self._look_up(token_ids)
+        leaves, special = self._look_up(token_ids, sentences.places.device)
         leaves = leaves if inputs_embeds is None else flat.to(special["cls"].dtype)
         padded = None
         if self.config.output_hidden_states if output_hidden_states is None else output_hidden_states:
@@ -174,9 +174,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             leaves = sentences.flatten(padded)
         return EmbeddedBatch(sentences, token_ids, leaves, special, scores, checked, nesting, bonus, padded)
 
-    def _look_up(self, token_ids: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+    def _look_up(self, token_ids: Tensor | None, device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
-        config, device = self.config, self.embeddings.weight.device
+        config = self.config
         names = ("cls", "sum", "mask", "pair", "bos", "eos")
         [ids] = to_device([torch.tensor([getattr(config, f"{name}_token_id") for name in names])], device)
         rows = self.embeddings(ids if token_ids is None else torch.cat([ids, token_ids]))

@@ -3,6 +3,7 @@ configuration, and adapters that train, merge and come back."""
 
 import pytest
 import torch
+from accelerate import cpu_offload
 from transformers import AutoConfig, Trainer, TrainingArguments, pipeline
 
 from modeling_fast_r2d2 import (
@@ -155,3 +156,15 @@ def test_a_parser_says_that_it_has_nothing_to_checkpoint(tiny_config):
     assert not FastR2D2ForConstituencyParsing.supports_gradient_checkpointing
     with pytest.raises(ValueError, match="does not support activation checkpointing"):
         FastR2D2ForConstituencyParsing(tiny_config).gradient_checkpointing_enable()
+
+
+@pytest.mark.parametrize("model_class", [FastR2D2Model, FastR2D2ForPreTraining, FastR2D2ForConstituencyParsing])
+def test_weights_may_wait_elsewhere_until_they_are_used(tiny_config, a_batch, model_class):
+    model = model_class(tiny_config).eval()
+    with torch.no_grad():
+        expected = model(**a_batch)
+        cpu_offload(model)
+        assert all(weight.is_meta for weight in model.parameters())
+        found = model(**a_batch)
+    for name in expected.keys() & {"split_scores", "pooler_output", "loss"}:
+        torch.testing.assert_close(found[name], expected[name])
