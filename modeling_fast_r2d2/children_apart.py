@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .chart import Level
-from .choice import EncodedCells, Nodes, choice_noise, choice_weights
+from .choice import EncodedCells, Nodes, choice_weights, sampling_offsets
 from .composition import Composition, CompositionLayer, CompositionStack, SharedInputs
 from .cpu_operations import linear
 from .node_rows import NodeRows, rows_of_nodes
@@ -54,7 +54,7 @@ class NodesApart(Nodes):
         children = Children(stack.layers, self.shared.role_biases, FromNodes(ids, self.vectors, *self.projections))
         step = self.composition.log_prob(task_output(stack, self.shared, children, 0)).view(left.shape)
         candidates = self.add_below(step, level)
-        weights, chosen = choice_weights(candidates, choice_noise(candidates, noise))
+        weights, chosen = choice_weights(candidates, sampling_offsets(candidates, noise))
         first = torch.arange(0, left.numel(), left.shape[1], device=left.device)
         vectors = self._build(children.select(first + chosen) if left.shape[1] > 1 else children)
         if weights.requires_grad and vectors_train_choice:

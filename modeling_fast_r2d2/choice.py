@@ -54,7 +54,7 @@ class Nodes:
         assert step is not None  # tasks have [CLS]
         vectors, step = vectors.view(*level.left.shape, -1), step.view(level.left.shape)
         candidates = self.add_below(step, level)
-        vector, log_prob, chosen = self.choose(vectors, candidates, choice_noise(candidates, noise))
+        vector, log_prob, chosen = self.choose(vectors, candidates, sampling_offsets(candidates, noise))
         if not vectors_train_choice:
             vector = vectors.take_along_dim(chosen[:, None, None], 1)[:, 0]
         return EncodedCells(vector, log_prob, chosen, step, candidates)
@@ -112,9 +112,9 @@ def choose(vectors: Tensor, candidates: Tensor, offsets: Tensor | None = None) -
     return vector, (weights * candidates).sum(-1), chosen
 
 
-def choice_noise(candidates: Tensor, scale: float) -> Tensor | None:
-    """Noise that samples the choice, as `choose` adds it; None for a scale of 0."""
-    return gumbel_noise(candidates, scale) if scale else None
+def sampling_offsets(candidates: Tensor, noise: float) -> Tensor | None:
+    """Noise that samples the choice, as `choose` adds it; None for no noise."""
+    return gumbel_noise(candidates, noise) if noise else None
 
 
 def choice_weights(candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -272,13 +272,28 @@ def check_split_scores(split_scores: Tensor, sentences: Sentences, name: str = "
         raise ValueError(f"{name} must be floating point, got {split_scores.dtype}")
 
 
-def add_split_bonus(scores: Tensor, split_bonus: Tensor | None, sentences: Sentences) -> Tensor:
-    """The scores with the bonus; raises ValueError as `check_split_scores` for either."""
+def add_split_bonus(
+    scores: Tensor, split_bonus: Tensor | None, split_signs: Tensor | None, sentences: Sentences, config: Any
+) -> tuple[Tensor, Tensor | None]:
+    """The scores with the given bonus and, where signs ask for them, the configuration's; and all that was added.
+
+    Raises:
+        ValueError: as `check_split_scores` for scores and bonus; for signs that are no whole numbers of that shape.
+    """
+    batch, seq_len = sentences.is_token.shape
+    if split_signs is not None:
+        is_whole = isinstance(split_signs, Tensor) and not (split_signs.is_floating_point() or split_signs.is_complex())
+        if not is_whole or split_signs.shape != (batch, seq_len - 1):
+            raise ValueError(f"split_signs must be {(batch, seq_len - 1)} of 1, -1 and 0, got {kind_of(split_signs)}")
+    if split_bonus is not None:
+        check_split_scores(split_bonus, sentences, "split_bonus")
+    if split_signs is not None and (config.bounds_bonus or config.names_bonus):
+        own = split_bonus_of(split_signs, config.bounds_bonus, config.names_bonus)
+        split_bonus = own if split_bonus is None else own + split_bonus
     if split_bonus is None:
-        return scores
+        return scores, None
     check_split_scores(scores, sentences)
-    check_split_scores(split_bonus, sentences, "split_bonus")
-    return scores + split_bonus.to(scores)
+    return scores + split_bonus.to(scores), split_bonus
 
 
 def read_split_scores(split_scores: Tensor, sentences: Sentences) -> Tensor:
@@ -349,14 +364,6 @@ def check_encoding(encoding: str, choices: tuple[str, ...] = ENCODINGS) -> str:
     if encoding not in choices:
         raise ValueError(f"encoding must be one of {', '.join(choices)}, got {encoding!r}")
     return encoding
-
-
-def check_split_signs(split_signs: Tensor, sentences: Sentences) -> None:
-    """Raise ValueError unless signs are ``(batch, seq_len - 1)`` whole numbers."""
-    batch, seq_len = sentences.is_token.shape
-    is_whole = isinstance(split_signs, Tensor) and not (split_signs.is_floating_point() or split_signs.is_complex())
-    if not is_whole or split_signs.shape != (batch, seq_len - 1):
-        raise ValueError(f"split_signs must be {(batch, seq_len - 1)} of 1, -1 and 0, got {kind_of(split_signs)}")
 
 
 def split_bonus_of(split_signs: Tensor, bounds_bonus: float, names_bonus: float) -> Tensor:

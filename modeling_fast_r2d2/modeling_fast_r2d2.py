@@ -158,8 +158,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if split_scores is None and input_ids is None:
             raise ValueError("the parser reads input_ids; give split_scores with inputs_embeds")
         scores = self.parser(given, sentences.lengths) if split_scores is None else split_scores
-        bonus = self._bonus(split_bonus, split_signs, sentences)
-        scores = add_split_bonus(scores, bonus, sentences)
+        scores, bonus = add_split_bonus(scores, split_bonus, split_signs, sentences, self.config)
         checked = None
         is_given = split_scores is not None or bonus is not None
         if is_given or not self.training:  # the parser's own reach the loss in training, where loops look for NaN

@@ -14,15 +14,7 @@ from transformers import initialization as init
 from .chart import to_device
 from .chart_planning import merge_ranks, tree_spans
 from .configuration_fast_r2d2 import FastR2D2Config
-from .inputs import (
-    Sentences,
-    add_split_bonus,
-    check_embeddings,
-    check_ids,
-    check_split_signs,
-    read_split_scores,
-    split_bonus_of,
-)
+from .inputs import Sentences, add_split_bonus, check_embeddings, check_ids, read_split_scores
 from .outputs import FastR2D2ParserOutput
 from .parser import span_nesting
 
@@ -139,22 +131,11 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         input_ids, sentences, nesting = self._read(input_ids, attention_mask, atom_spans)
         parser: Any = self.base_model.parser
         scores = parser(input_ids, sentences.lengths) if split_scores is None else split_scores
-        scores = add_split_bonus(scores, self._bonus(split_bonus, split_signs, sentences), sentences)
+        scores, _ = add_split_bonus(scores, split_bonus, split_signs, sentences, self.config)
         host_scores = read_split_scores(scores, sentences)
         ranks = merge_ranks(host_scores, sentences.lengths, nesting)
         [spans] = to_device([tree_spans(ranks, sentences.lengths)], scores.device)
         return sentences, FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
-
-    def _bonus(self, given: Tensor | None, split_signs: Tensor | None, sentences: Sentences) -> Tensor | None:
-        """What is added to split scores: the given bonus, and those of the configuration where signs ask for them."""
-        if split_signs is None:
-            return given
-        check_split_signs(split_signs, sentences)
-        bounds_bonus, names_bonus = self.config.bounds_bonus, self.config.names_bonus
-        if not (bounds_bonus or names_bonus):
-            return given
-        own = split_bonus_of(split_signs, bounds_bonus, names_bonus)
-        return own if given is None else own + given
 
     def _read(
         self,
