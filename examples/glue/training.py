@@ -108,7 +108,8 @@ def _load_other(task: Task, options: GlueOptions, config: Any) -> PreTrainedMode
     if options.loss_weights():
         raise ValueError(f"a {config.model_type!r} model has one loss; the weights are for Fast-R2D2's four")
     _set(config, **task.head)
-    return load_model(AutoModelForSequenceClassification, options.model, may_miss="", config=config,
+    any_name = ""  # what a head is called differs from model to model
+    return load_model(AutoModelForSequenceClassification, options.model, may_miss=any_name, config=config,
                       ignore_mismatched_sizes=True)  # fmt: skip
 
 

@@ -27,7 +27,8 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
 
 def form_of(lines: list[str]) -> str:
     """A key of `FORMS`: how the text is laid out."""
-    if lines and lines[0].startswith("#") and all(re.match(r"#|\d\S*\t", line) for line in lines if line):
+    has_text = any(re.match(r"# (sent_id|text) =", line) for line in lines)
+    if has_text and all(re.match(r"#|\d\S*\t", line) for line in lines if line):
         return "CoNLL-U"
     if any(line.startswith("<doc ") for line in lines):
         return "extracts"

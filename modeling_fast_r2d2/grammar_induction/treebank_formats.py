@@ -135,8 +135,8 @@ def tree_of_nodes(words: Sequence[tuple[str, Node]], nodes: dict[str, Node], pla
         for depth, name in enumerate(reversed(around)):
             leaves[name].append(leaf)
             above[name] = depth
-    rows = zip(words, are_marks([word for word, _ in words]), strict=True)
-    is_mark = [is_mark or node.label in PUNCTUATION_TAGS for (_, node), is_mark in rows]
+    by_unicode = are_marks([word for word, _ in words])
+    is_mark = [by_unicode[leaf] or node.label in PUNCTUATION_TAGS for leaf, (_, node) in enumerate(words)]
     blocks = {name: _largest_block(leaves[name], is_mark) for name in nodes if len(leaves[name]) > 1}
     # Children before parents, left before right, as brackets close.
     order = sorted(blocks, key=lambda name: (blocks[name][1], -blocks[name][0], -above[name]))
