@@ -1,7 +1,7 @@
 """Linear layers and dropout that are faster on a CPU than torch's. Everywhere else they are torch's own.
 
-torch gives float32 products on a CPU to MKL, which leaves an AMD processor's widest instructions unused; oneDNN, which
-comes with torch as well, takes about half the time there.
+torch gives float32 products on a CPU to MKL, which leaves an AMD processor's widest instructions, AVX-512, unused.
+oneDNN, which comes with torch as well, takes about half the time there. On a processor without them, MKL is faster.
 """
 
 from typing import Any, TypeGuard
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from .torch_internals import has_global_hooks, has_hooks, has_onednn, is_transformed, onednn_linear
 
+HAS_WIDE_INSTRUCTIONS = torch.backends.cpu.get_cpu_capability() == "AVX512"
 # For every new number of rows oneDNN sets itself up, which takes about as long as this many multiplications ...
 MIN_MULTIPLICATIONS = 1e8
 # ... but reading a weight of this many values takes longer than that, whatever the rows.
@@ -51,11 +52,12 @@ def weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
 
 
 def _is_faster(inputs: Tensor, weight: Tensor, gelu: bool) -> bool:
-    """Whether a product is on a CPU, and large enough. With GELU in bfloat16 any size is: torch rounds between the two,
-    so that results would depend on the batch."""
+    """Whether a product is on a CPU that oneDNN uses better, and large enough. With GELU in bfloat16 any is: torch
+    rounds between the two, so that results would depend on the batch."""
     is_large = weight.numel() >= MIN_WEIGHT_VALUES or inputs.numel() * len(weight) >= MIN_MULTIPLICATIONS
     is_rounded = gelu and inputs.dtype == torch.bfloat16
-    return bool((is_large or is_rounded) and inputs.device.type == "cpu" and inputs.numel() > 0)
+    is_gain = (HAS_WIDE_INSTRUCTIONS and is_large) or is_rounded
+    return bool(is_gain and inputs.device.type == "cpu" and inputs.numel() > 0)
 
 
 def _is_served(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

@@ -16,6 +16,7 @@ SIZES = st.integers(1, 40)
 @pytest.fixture(autouse=True)
 def _seed(monkeypatch):
     monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", 1)  # so that small products are served, too
+    monkeypatch.setattr(cpu_operations, "HAS_WIDE_INSTRUCTIONS", True)
     torch.manual_seed(0)
 
 
@@ -108,6 +109,12 @@ def test_functional_derivatives(frozen):
             transform(lambda x, product=product: product(x, weight).sin()) for product in (linear, F.linear)
         )
         torch.testing.assert_close(ours, theirs)
+
+
+def test_processors_without_wide_instructions_keep_torchs_products(monkeypatch):
+    monkeypatch.setattr(cpu_operations, "HAS_WIDE_INSTRUCTIONS", False)
+    monkeypatch.setattr(cpu_operations, "onednn_linear", lambda *_: pytest.fail("oneDNN was called"))
+    assert linear(torch.randn(3, 8), torch.randn(5, 8), gelu=True).shape == (3, 5)
 
 
 class Subclass(torch.Tensor):

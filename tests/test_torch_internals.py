@@ -28,6 +28,7 @@ def without(name: str, monkeypatch) -> None:
 def _served(monkeypatch):
     """Small products by oneDNN, too, and no result from a torch that has everything."""
     monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(cpu_operations, "HAS_WIDE_INSTRUCTIONS", True)
     look = torch_internals.has_onednn.__wrapped__
     for module in (torch_internals, cpu_operations):
         monkeypatch.setattr(module, "has_onednn", look)

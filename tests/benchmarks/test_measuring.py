@@ -38,6 +38,7 @@ def test_systems_take_turns_and_the_first_round_of_short_runs_does_not_count(mon
 @pytest.mark.parametrize("least", [1, 1e12])
 def test_operations_of_linear_layers_and_lstms_are_counted_whatever_library_computes_them(least, monkeypatch):
     monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", least)
+    monkeypatch.setattr(cpu_operations, "HAS_WIDE_INSTRUCTIONS", True)
     inputs, weight = (torch.randn(*shape, requires_grad=True) for shape in ((15, 8), (16, 8)))
     linear = measuring.operations_of(lambda: cpu_operations.linear(inputs, weight).sum().backward())
     assert linear == 3 * 2 * 15 * 8 * 16
@@ -75,6 +76,7 @@ def test_peak_memory_is_the_most_beyond_what_was_there_before():
 def test_a_fair_bert_gives_what_the_plain_one_gives(tiny_config, dtype, least, monkeypatch):
     """Whether its products are large enough for oneDNN or not."""
     monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", least)
+    monkeypatch.setattr(cpu_operations, "HAS_WIDE_INSTRUCTIONS", True)
     config = measuring.bert_config(tiny_config)
     assert config.num_hidden_layers == 3 * tiny_config.num_hidden_layers
     plain = BertModel(config, add_pooling_layer=False).eval().to(dtype)
