@@ -147,8 +147,7 @@ class ReadSentence:
         leaves = [word + bisect_right(self.places, word) for word in range(len(self.words))]
         between = itertools.pairwise(leaves)
         for (first, last), score in zip(between, split_scores[self.word_split_points], strict=True):
-            has_marks = last > first + 1  # the words' own split point is the highest; the others are beside marks
-            scores[min(range(first, last), key=tree.depths.__getitem__) if has_marks else first] = score
+            scores[min(range(first, last), key=tree.depths.__getitem__)] = score  # between the words, not beside a mark
         return _along_tree(scores, tree)
 
 
