@@ -7,7 +7,7 @@
     texts ── lines ── sentences ── ids, word spans (cached) ── plan of the epoch ── steps ──► losses, update
     └─ data.py, corpus.py ──────────────────────────────┘      └─ batches.py ────┘     loop.py ── losses.py
 
-    python examples/pretrain.py --recipe examples/recipes/english.yaml --output_dir runs/english
+    python examples/pretrain.py --recipe english.yaml --output_dir runs/english
 
 A recipe is a file of options. It may also have stages, with settings that change during the run. Options on the command
 line override the recipe's. A run ends with a model in ``<output_dir>/model``; a run that was stopped resumes from its

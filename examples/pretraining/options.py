@@ -135,7 +135,7 @@ class TrainingOptions:
     torch_compile: bool = _help("compile the composition function with torch.compile", False)
     use_cpu: bool = _help("train on the CPU even if there is a GPU", False)
     seed: int = _help("random seed of weights, order, noise and dropout", 0)
-    recipe: str | None = _help("YAML file of options, and of stages with settings of their own; see examples/recipes")
+    recipe: str | None = _help("YAML file of options and stages, or the name of one in examples/recipes")
 
 
 @dataclass

@@ -24,6 +24,7 @@ from typing import NamedTuple, get_args, get_type_hints
 
 import yaml
 
+RECIPES = Path(__file__).parents[1] / "recipes"
 MAX_STAGES = 1000  # each "times" counts
 ALLOWED_WORDS = {
     "encoding": ("chart", "forced"),
@@ -209,13 +210,17 @@ def read_recipe(path: str | Path, known_options: set[str]) -> tuple[list[str], t
     """Read a file: its options, as arguments of a command line, and its stages.
 
     Args:
+        path: a file, or the name of one in ``examples/recipes``.
         known_options: the names that may stand in ``options``.
 
     Raises:
         ValueError: for a file that is missing or wrong, with the file and the stage.
     """
+    file = Path(path)
+    if not file.exists() and file.parent == Path():
+        file = RECIPES / file
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"no recipe could be read from {str(path)!r}: {error}") from error
     try:

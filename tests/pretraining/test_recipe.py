@@ -119,6 +119,15 @@ def test_a_bad_file_is_refused_with_its_place(text, message, tmp_path):
     assert message in str(error.value) and "recipe.yaml" in str(error.value)
 
 
+def test_a_name_alone_is_that_of_a_file_here_or_among_the_examples(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--recipe", "any_language.yaml", "--corpus", "text.txt", "--output_dir", "run"]
+    named = parse_options(["--recipe", str(RECIPES / arguments[1]), *arguments[2:]])
+    assert parse_options(arguments).stages == named.stages != ()
+    Path("any_language.yaml").write_text("options: {size: base}")
+    assert parse_options(arguments).model.size == "base"
+
+
 def test_a_missing_file_is_named():
     with pytest.raises(ValueError, match="no recipe could be read from 'nowhere.yaml'"):
         read_recipe("nowhere.yaml", KNOWN)
