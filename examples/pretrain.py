@@ -74,10 +74,11 @@ def parse_options(arguments: list[str] | None = None) -> Options:
 
 def say_what_has_no_effect(arguments: list[str], stages: tuple[Stage, ...]) -> None:
     """Warn of options of the command line in whose place every stage of the recipe has its own setting."""
-    in_stages = {name for name in ("learning_rate", "parser_learning_rate") if all(name in s.values for s in stages)}
-    in_stages |= {"num_train_epochs"} | ({"warmup_steps"} if len(in_stages) == 2 else set())
+    rates = ("learning_rate", "parser_learning_rate")
+    in_stages = {f"--{name}" for name in rates if all(name in stage.values for stage in stages)}
+    in_stages |= {"--num_train_epochs"} | ({"--warmup_steps"} if len(in_stages) == 2 else set())
     for argument in arguments if stages else ():
-        if argument.split("=")[0].removeprefix("--") in in_stages:
+        if argument.split("=")[0] in in_stages:
             warnings.warn(f"{argument} has no effect: the stages of the recipe decide; change them there", stacklevel=2)
 
 

@@ -112,9 +112,11 @@ def waits(machine: Machine, encoding: str) -> str:
         warnings.simplefilter("always")
         if machine.device == "cuda":
             torch.cuda.set_sync_debug_mode("warn")
-        model(**batch, encoding=encoding)
-        if machine.device == "cuda":
-            torch.cuda.set_sync_debug_mode("default")
+        try:
+            model(**batch, encoding=encoding)
+        finally:
+            if machine.device == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
     places = [f"{Path(w.filename).name}:{w.lineno}" for w in seen if "called a synchronizing" in str(w.message)]
     if len(places) > MOST_WAITS:
         raise ValueError(f"{len(places)} waits, at most {MOST_WAITS} are allowed: {', '.join(places)}")

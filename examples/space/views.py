@@ -1,6 +1,5 @@
 """What the app shows: sentences, trees, the chart, and the nearest constituents. Nothing here knows Gradio."""
 
-import json
 import os
 from functools import cache
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer
 
+from fast_r2d2_entry_points.command_line.formats import as_json
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.running_text import split_texts
@@ -62,16 +62,10 @@ def chart_view(words: Words) -> str:
 
 def copy_view(words: Words, method: str, form: str) -> str:
     """The tree of one method as text to copy."""
-    parsed = parse(words)[method]
+    [parsed] = parsers()[method]([words], is_split_into_words=True)
     if form == "SVG":
         return parsed._repr_svg_()
-    brackets = parsed.tree.brackets(parsed.leaves)
-    if form == "brackets":
-        return brackets
-    scores = parsed.split_scores
-    scores = None if scores is None else [float(str(score)) for score in scores]  # rounded ones would not give the tree
-    row = {"leaves": parsed.leaves, "brackets": brackets, "spans": parsed.tree.spans, "split_scores": scores}
-    return json.dumps(row, ensure_ascii=False)
+    return as_json(parsed, {}) if form == "JSON" else parsed.brackets()
 
 
 def constituents(words: Words) -> list[tuple[str, np.ndarray]]:

@@ -196,14 +196,16 @@ def test_files_of_one_name_are_told_apart(gold, tmp_path):
     assert len(list((tmp_path / "out" / "trees").iterdir())) == 2
 
 
-def test_files_of_a_systems_name_have_a_file_of_their_own_and_others_stay(gold, tmp_path):
-    (tmp_path / "right.txt").write_text("((The (old man)) (bought (a car)))\nYes\n((New York) (is (very big)))\n")
-    (tmp_path / "out" / "trees").mkdir(parents=True)
-    (tmp_path / "out" / "trees" / "mine.txt").write_text("mine")
-    predicted = ["--predicted", str(tmp_path / "right.txt"), "--systems", "right"]
-    main(["evaluate", str(gold), *predicted, "--output", str(tmp_path / "out")])
-    assert len(list((tmp_path / "out" / "trees").iterdir())) == 3
-    assert (tmp_path / "out" / "trees" / "mine.txt").read_text() == "mine"
+def test_files_of_a_systems_name_have_a_file_of_their_own_and_others_stay(gold, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("right.txt", "random-0.txt"):
+        Path(name).write_text("((The (old man)) (bought (a car)))\nYes\n((New York) (is (very big)))\n")
+    Path("out", "trees").mkdir(parents=True)
+    Path("out", "trees", "mine.txt").write_text("mine")
+    systems = ["--systems", "right", "random", "--seeds", "2"]
+    main(["evaluate", str(gold), "--predicted", "right.txt", "random-0.txt", *systems, "--output", "out"])
+    assert len(list(Path("out", "trees").iterdir())) == 1 + 2 + 1 + 2
+    assert Path("out", "trees", "mine.txt").read_text() == "mine"
 
 
 def test_words_are_leaves_whatever_the_tokenizer_makes_of_them(tmp_path, capsys):

@@ -122,8 +122,7 @@ def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:
 
 
 def _names(paths: list[Path], systems: list[str]) -> dict[str, Path]:
-    """The files under their names, or under their paths if the trees of another file or system would be written to the
-    same file."""
+    """The files under their names, or under their paths if another file or a system has the same name."""
     names = [_stem(path.name) for path in paths] + systems
     return {path.name if names.count(_stem(path.name)) == 1 else str(path): path for path in paths}
 
@@ -133,9 +132,13 @@ def _stem(name: str) -> str:
 
 
 def _write_trees(predictions: list[tuple[str, list[list[LabelledTree]]]], folder: Path) -> None:
-    """Write one file per run. Other files in the folder stay."""
+    """Write one file per run, with one more ``_`` where that of another one has its name. Other files in the folder
+    stay."""
+    written: set[str] = set()
     for name, runs in predictions:
         for number, trees in enumerate(runs):
-            suffix = f"-{number}" if len(runs) > 1 else ""
-            file = f"{_stem(name)}{suffix}.txt".replace("/", "_")
-            write_text(folder / file, "".join(tree.brackets() + "\n" for tree in trees))
+            file = _stem(name).replace("/", "_") + (f"-{number}" if len(runs) > 1 else "")
+            while file in written:
+                file += "_"
+            written.add(file)
+            write_text(folder / f"{file}.txt", "".join(tree.brackets() + "\n" for tree in trees))
