@@ -107,8 +107,9 @@ class Dropout(nn.Dropout):
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return inputs
-        is_usual = inputs.device.type == "cpu" and not self.inplace and not torch.compiler.is_compiling()
-        if not is_usual or not 1 <= self.p * BYTE_VALUES <= BYTE_VALUES - 1:
+        is_usual = inputs.device.type == "cpu" and not self.inplace
+        is_watched = torch.compiler.is_compiling() or is_transformed()
+        if not is_usual or is_watched or not 1 <= self.p * BYTE_VALUES <= BYTE_VALUES - 1:
             return super().forward(inputs)
         threshold = int(self.p * BYTE_VALUES + torch.rand(()))
         return _Masked.apply(inputs, _random_mask(inputs, threshold), 1 / (1 - self.p))

@@ -19,7 +19,7 @@ from .composition import Composition, CompositionStack
 from .cpu_operations import is_plain
 from .fused import FusedNodes, kernels_for
 from .fused import read_out as read_out_by_kernels
-from .torch_internals import has_global_hooks, has_hooks, is_compiled
+from .torch_internals import has_global_hooks, has_hooks, is_compiled, is_transformed
 
 # On a CPU, levels of more compositions than this are encoded in parts. In evaluation larger parts take more memory and
 # the same time. In training every part adds to the gradients of the weights, so parts are larger; 1,024 to 8,192 took
@@ -154,8 +154,9 @@ def nodes_for(
 
 
 def is_unchanged(module: Composition | CompositionStack) -> bool:
-    """Whether nothing but its own code has a part in what a module computes: no compiler, no hook that wants to see a
-    layer's input, no adapter or quantised layer in place of a linear one, no other forward pass."""
+    """Whether nothing but its own code has a part in what a module computes: no compiler, no functional transform, no
+    hook that wants to see a layer's input, no adapter or quantised layer in place of a linear one, no other forward
+    pass."""
     if type(module) not in (Composition, CompositionStack):
         return False
     stack = module.stack if isinstance(module, Composition) else module
@@ -163,6 +164,7 @@ def is_unchanged(module: Composition | CompositionStack) -> bool:
     modules: list[nn.Module] = [module, stack, *stack.layers, *linears]
     return (
         not torch.compiler.is_compiling()
+        and not is_transformed()
         and not has_global_hooks()
         and all(map(is_plain, linears))
         and not any(has_hooks(each) or is_compiled(each) for each in modules)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, set_seed
 
 from fast_r2d2_entry_points.command_line import main
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, bundled_checkpoint
+from server import Hub
 
 # No deadline: benchmarks measure time. All examples of a test share its fixtures, since they do not change them.
 ALLOWED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -87,6 +88,13 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def model() -> FastR2D2ForPreTraining:
     """The bundled checkpoint, in evaluation mode."""
     return FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    hub = Hub()
+    yield hub
+    hub.close()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Several parsers into one: what teachers say, and a student that learns it."""
 
+import itertools
 import re
 
 import pytest
@@ -89,7 +90,7 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
 
 
 @pytest.mark.slow
-def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys):
+def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monkeypatch):
     texts = [" ".join("the old man saw a big cat".split()[: 2 + number % 6]) for number in range(48)]
     (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")
     chains = [
@@ -105,25 +106,16 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys):
     assert re.search("the model is in .*whole/model", capsys.readouterr().out)
     [parsed] = TreeParser.from_pretrained(str(tmp_path / "whole" / "model"))(["the old man saw a big cat"])
     assert parsed.tree.brackets(parsed.leaves) == "((((((the old) man) saw) a) big) cat)"
-    with pytest.raises(KeyboardInterrupt):
-        interrupted([*command, "--output_dir", str(tmp_path / "cut")], after=15)
+    steps, step = itertools.count(1), distill.Trainer.training_step
+
+    def stop(self, *arguments, **keywords):
+        if next(steps) > 15:
+            raise KeyboardInterrupt
+        return step(self, *arguments, **keywords)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(distill.Trainer, "training_step", stop)
+        distill.main([*command, "--output_dir", str(tmp_path / "cut")])
     distill.main([*command, "--output_dir", str(tmp_path / "cut"), "--resume_from_checkpoint", "true"])
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def interrupted(command, after):
-    """Run, and stop after the given number of steps."""
-
-    def stop(self, *arguments, **keywords):
-        stop.steps += 1
-        if stop.steps > after:
-            raise KeyboardInterrupt
-        return own(self, *arguments, **keywords)
-
-    stop.steps, own = 0, distill.Trainer.training_step
-    distill.Trainer.training_step = stop
-    try:
-        distill.main(command)
-    finally:
-        distill.Trainer.training_step = own

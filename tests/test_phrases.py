@@ -59,9 +59,12 @@ def test_an_index_is_kept_in_a_file(index, tmp_path):
     loaded = PhraseIndex.load(tmp_path / "a.phrases")
     assert loaded.sentences == index.sentences and loaded.source == index.source
     assert all(np.array_equal(vars(loaded)[name], vars(index)[name]) for name in ("places", "vectors", "probe"))
+    PhraseIndex(index.sentences, index.places, index.vectors, index.probe, []).save(tmp_path / "no source.phrases")
+    PhraseIndex(index.sentences, index.places[:, 0].copy(), index.vectors, index.probe, {}).save(tmp_path / "flat.phrases")
     (tmp_path / "a.phrases").write_bytes(b"{}")
-    with pytest.raises(ValueError, match="no index of phrases, or damaged"):
-        PhraseIndex.load(tmp_path / "a.phrases")
+    for path in tmp_path.iterdir():
+        with pytest.raises(ValueError, match="no index of phrases, or damaged"):
+            PhraseIndex.load(path)
 
 
 def test_an_index_fits_the_model_that_made_it_and_no_other(parser, index):

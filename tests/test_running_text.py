@@ -51,11 +51,6 @@ def test_abbreviations_travel_with_the_tokenizer(tmp_path):
         assert len(sentences) == number
 
 
-def test_texts_must_be_several(tokenizer):
-    with pytest.raises(ValueError, match="got one str; put it in a list"):
-        split_texts("a", tokenizer)
-
-
 @pytest.mark.parametrize("pieces", [False, True])
 def test_constituents_lie_over_the_text(model, tokenizer, pieces):
     parser = TreeParser(model, tokenizer, pieces=pieces)

@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from tokenization_fast_r2d2.words import word_spans
+
 from .alignment import align
 from .labelled_trees import LabelledTree, Span
 
@@ -159,15 +161,8 @@ def chain_shares(trees: Iterable[LabelledTree]) -> tuple[float, float]:
 
 def proper_noun_chunks(tree: LabelledTree) -> set[Span]:
     """Maximal spans of two or more adjacent proper nouns below the same bracket (paper, Table 2)."""
-    chunks: set[Span] = set()
-    start = 0
-    keys = [parent if tag in PROPER_NOUN_TAGS else -1 for tag, parent in zip(tree.tags, tree.parents, strict=True)]
-    for end in range(1, len(keys) + 1):
-        if end == len(keys) or keys[end] != keys[start]:
-            if keys[start] != -1 and end - start > 1:
-                chunks.add((start, end - 1))
-            start = end
-    return chunks
+    keys = [parent if tag in PROPER_NOUN_TAGS else None for tag, parent in zip(tree.tags, tree.parents, strict=True)]
+    return set(word_spans(keys))
 
 
 def _without_outermost(tree: LabelledTree) -> frozenset[Span]:

@@ -148,7 +148,8 @@ class PhraseIndex:
                 tensors = {name: file.get_tensor(name) for name in ("vectors", "places", "probe", "text")}
                 source = json.loads((file.metadata() or {})["source"])
             sentences = tensors["text"].tobytes().decode().split("\n")
-            if len(tensors["places"]) != len(tensors["vectors"]) or tensors["places"][:, 0].max() >= len(sentences):
+            has_parts = tensors["places"].shape == (len(tensors["vectors"]), 3) and isinstance(source, dict)
+            if not has_parts or tensors["places"][:, 0].max() >= len(sentences):
                 raise ValueError("its parts do not fit together")
         except (SafetensorError, KeyError, ValueError) as error:
             raise ValueError(f"{path} is no index of phrases, or damaged ({error}); make it again") from error

@@ -1,12 +1,8 @@
 """The Python code of every page runs, from top to bottom, in a folder of its own."""
 
-import subprocess
-import sys
-
 import pytest
 
 from pages import PAGES, ROOT, python_blocks
-from server import Hub
 
 SHARING = ROOT / "docs" / "guides" / "sharing.md"
 SLOW = ("export.md", "fine_tuning.md")  # which write files for ONNX, and train
@@ -47,12 +43,7 @@ def test_the_readme_begins_with_three_lines_from_text_to_its_tree(capsys):
 
 
 @pytest.mark.slow
-def test_the_code_that_uploads_runs_against_a_hub_of_our_own(tmp_path):
-    hub = Hub()
-    command = [sys.executable, "-c", "\n".join(python_blocks(SHARING))]
-    environment = hub.environment(tmp_path / "home")
-    result = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, cwd=tmp_path)
-    hub.close()
-    assert result.returncode == 0, result.stderr
+def test_the_code_that_uploads_runs_against_a_hub_of_our_own(hub, tmp_path):
+    hub.run(tmp_path / "home", "-c", "\n".join(python_blocks(SHARING)))
     wanted = {"model.safetensors", "tokenizer.json", "modeling_fast_r2d2.py", "modules.json"}
     assert wanted <= hub.repos["user/trees"][-1].keys()

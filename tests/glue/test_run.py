@@ -18,7 +18,6 @@ from glue.report import scores
 from glue.tasks import find_task
 from glue.training import load_model_and_tokenizer
 from modeling_fast_r2d2.text_files import hold_folder
-from server import Hub
 
 SCRIPT = Path(run_glue.__file__)
 FAST = ["--use_cpu", "--disable_tqdm", "1", "--learning_rate", "1e-2", "--parser_learning_rate", "1e-2"]
@@ -159,23 +158,15 @@ def test_a_second_run_in_the_same_folder_is_refused(checkpoint, glue, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_best_model_goes_to_the_hub_with_its_card(checkpoint, glue, tmp_path):
-    hub = Hub()
-    environment = hub.environment(tmp_path / "home")
+def test_the_best_model_goes_to_the_hub_with_its_card(hub, checkpoint, glue, tmp_path):
     arguments = ["--tasks", "SST-2", "--data", glue, "--model", checkpoint, "--output_dir", tmp_path / "out", *FAST]
     arguments += ["--num_train_epochs", "1", "--push_to_hub", "--hub_model_id", "user/films", "--license", "mit"]
-    try:
-        subprocess.run(list(map(str, [sys.executable, SCRIPT, *arguments])), check=True, capture_output=True,
-                       env=environment)  # fmt: skip
-        files = hub.repos["user/films"][-1]
-        here = tmp_path / "out" / "SST-2" / "model"
-        assert files["model.safetensors"] == (here / "model.safetensors").read_bytes()
-        assert "training_args.bin" not in files  # a pickle
-        assert b"license: mit" in files["README.md"]
-        assert files["README.md"] == (here / "README.md").read_bytes()
-        code = re.search(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)[1]
-        found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
-                               env=environment | {"HF_HOME": str(tmp_path / "empty")}, cwd=tmp_path)  # fmt: skip
-        assert '"user/films"' in code and "'score'" in found.stdout
-    finally:
-        hub.close()
+    hub.run(tmp_path / "home", SCRIPT, *arguments)
+    files = hub.repos["user/films"][-1]
+    here = tmp_path / "out" / "SST-2" / "model"
+    assert files["model.safetensors"] == (here / "model.safetensors").read_bytes()
+    assert "training_args.bin" not in files  # a pickle
+    assert b"license: mit" in files["README.md"]
+    assert files["README.md"] == (here / "README.md").read_bytes()
+    code = re.search(r"```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)[1]
+    assert '"user/films"' in code and "'score'" in hub.run(tmp_path / "empty", "-c", code)

@@ -93,10 +93,6 @@ def test_a_single_word_is_a_tree(text):
     assert parse_brackets(text, has_labels=False) == LabelledTree(("Yes",), ("",), (), (0,))
 
 
-def test_an_outer_bracket_without_label_is_no_constituent():
-    assert parse_brackets("( (S (A a) (B b)) )").constituents == parse_brackets("(S (A a) (B b))").constituents
-
-
 @pytest.mark.parametrize("text, problem", [
     ("(S (A a) (B b)", "unclosed brackets: 1"),
     ("(S (A a)) (B b))", r"'\(' after the tree has ended"),

@@ -9,6 +9,8 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -40,6 +42,15 @@ class Hub:
             "HF_ENDPOINT": self.url, "HF_TOKEN": "hf_token", "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(home),
             "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1",
         } | more  # fmt: skip
+
+    def run(self, home: Path, *arguments: object, **environment: str) -> str:
+        """What a process of Python prints in the folder of ``home``."""
+        result = subprocess.run(
+            [sys.executable, *map(str, arguments)], capture_output=True, encoding="utf-8", cwd=home.parent,
+            env=self.environment(home, **environment),
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     def close(self) -> None:
         self.server.shutdown()
@@ -200,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(list(entries.values()), X_Repo_Commit=oid)
 
     def paths_info(self, repo: str, revision: str, body: bytes) -> None:
-        asked = json.loads(body)["paths"] if body.startswith(b"{") else parse_qs(body.decode())["paths"]
+        asked = parse_qs(body.decode())["paths"]
         _, files = self.hub.commit_of(repo, revision)
         self.answer([entry(path, files[path]) for path in asked if path in files])
 

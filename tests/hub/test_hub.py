@@ -6,8 +6,6 @@ in this one.
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import huggingface_hub
@@ -27,12 +25,12 @@ from modeling_fast_r2d2 import (
 from server import Hub
 
 CLASSES = {
-    "FastR2D2Model": FastR2D2Model,
-    "FastR2D2ForPreTraining": FastR2D2ForPreTraining,
-    "FastR2D2ForSequenceClassification": FastR2D2ForSequenceClassification,
-    "FastR2D2ForPairClassification": FastR2D2ForPairClassification,
-    "FastR2D2ForConstituencyParsing": FastR2D2ForConstituencyParsing,
-}
+    kind.__name__: kind
+    for kind in (
+        FastR2D2Model, FastR2D2ForPreTraining, FastR2D2ForSequenceClassification, FastR2D2ForPairClassification,
+        FastR2D2ForConstituencyParsing,
+    )
+}  # fmt: skip
 TEXTS = ["The old man bought a new car", "Nobody knows"]
 
 UPLOAD = """
@@ -70,21 +68,6 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture
-def hub():
-    hub = Hub()
-    yield hub
-    hub.close()
-
-
-def run(hub: Hub, home: Path, code: str, *arguments) -> str:
-    """Output of a process for which the hub is the Hub and ``home`` the cache."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, env=hub.environment(home), cwd=home.parent)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> dict[str, Path]:
     """A checkpoint for each class, heads drawn once."""
@@ -109,7 +92,7 @@ def outputs(folders: dict[str, Path]) -> dict[str, list]:
 
 @pytest.mark.slow
 def test_every_class_goes_up_and_comes_down_with_its_code(hub, folders, tmp_path, run_without_the_package):
-    run(hub, tmp_path / "sender", UPLOAD, *folders.values())
+    hub.run(tmp_path / "sender", "-c", UPLOAD, *folders.values())
     expected = outputs(folders)
     for offline in ("0", "1"):  # first into an empty cache, then from it
         if offline == "1":
@@ -171,9 +154,6 @@ def refuse_and_leave_nothing(tmp_path: Path, message: str) -> None:
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIGS = "---\nconfigs:\n- config_name: {name}\n  data_files:\n{splits}---\n"
-PRETRAIN = "import runpy, sys; sys.argv = sys.argv[1:]; sys.path[0] = sys.argv[0].rpartition('/')[0]; " + (
-    "runpy.run_path(sys.argv[0], run_name='__main__')"
-)
 
 
 @pytest.mark.slow
@@ -187,6 +167,6 @@ def test_pretraining_reads_a_corpus_by_its_hub_name_and_uploads_what_it_made(hub
     arguments += ["wikitext", "--output_dir", tmp_path / "run", "--size", "tiny", "--use_cpu", "--vocab_size", "60"]
     arguments += ["--max_steps", "2", "--report_to", "none", "--push_to_hub", "--hub_model_id", "user/made"]
     arguments += ["--license", "mit"]
-    assert "180 sentences, 900 tokens" in run(hub, tmp_path / "cache", PRETRAIN, *arguments)
+    assert "180 sentences, 900 tokens" in hub.run(tmp_path / "cache", *arguments)
     made = {file.name: file.read_bytes() for file in (tmp_path / "run" / "model").iterdir()}
     assert hub.repos["user/made"][-1] == made and b"license: mit" in made["README.md"]

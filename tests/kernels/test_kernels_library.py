@@ -11,7 +11,7 @@ import torch
 
 import fast_r2d2_kernels
 from kernels import LocalLayerRepository, Mode, get_local_kernel, kernelize, use_kernel_mapping
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
 
 FOLDER = Path(__file__).parents[2] / "kernels"
 
@@ -19,16 +19,6 @@ FOLDER = Path(__file__).parents[2] / "kernels"
 @pytest.fixture(scope="module")
 def kernel():
     return get_local_kernel(FOLDER)
-
-
-@pytest.fixture
-def model(tiny_config) -> FastR2D2ForPreTraining:
-    return model_of(tiny_config)
-
-
-def model_of(config: FastR2D2Config, **options) -> FastR2D2ForPreTraining:
-    torch.manual_seed(0)
-    return FastR2D2ForPreTraining(FastR2D2Config(**{**config.to_dict(), **options})).eval()
 
 
 def kernelized(model: FastR2D2ForPreTraining, mode: Mode = Mode.TRAINING, **options) -> FastR2D2ForPreTraining:
@@ -60,7 +50,8 @@ def test_the_folder_is_loaded_beside_the_installed_package(kernel):
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 def test_the_layer_computes_what_the_models_own_does(kernel, tiny_config, a_batch, activation):
-    model = model_of(tiny_config, hidden_act=activation)
+    tiny_config.hidden_act = activation
+    model = FastR2D2ForPreTraining(tiny_config).eval()
     ours = kernelized(model)
     assert forwards(ours) == {kernel.layers.CompositionLayer.forward}
     torch.testing.assert_close(
@@ -68,8 +59,8 @@ def test_the_layer_computes_what_the_models_own_does(kernel, tiny_config, a_batc
     )
 
 
-def test_gradient_checkpointing_still_runs_the_layer_again(kernel, model, a_batch, monkeypatch):
-    ours, runs = kernelized(model).train(), []
+def test_gradient_checkpointing_still_runs_the_layer_again(kernel, tiny_model, a_batch, monkeypatch):
+    ours, runs = kernelized(tiny_model).train(), []
     bias_gelu = kernel.composition_layer.bias_gelu
     monkeypatch.setattr(kernel.composition_layer, "bias_gelu", lambda *args: runs.append(args) or bias_gelu(*args))
     results, counts = [], []
@@ -85,8 +76,8 @@ def test_gradient_checkpointing_still_runs_the_layer_again(kernel, model, a_batc
     torch.testing.assert_close(*results)
 
 
-def test_copies_and_checkpoints_hold_the_same_model(model, a_batch, tmp_path):
-    ours = kernelized(model)
+def test_copies_and_checkpoints_hold_the_same_model(tiny_model, a_batch, tmp_path):
+    ours = kernelized(tiny_model)
     expected = ours(**a_batch).loss
     copied = copy.deepcopy(ours)
     assert all(layer.forward.__self__ is layer for layer in copied.model.composition.stack.layers)
@@ -95,6 +86,6 @@ def test_copies_and_checkpoints_hold_the_same_model(model, a_batch, tmp_path):
         torch.testing.assert_close(other(**a_batch).loss, expected)
 
 
-def test_a_model_that_is_to_be_compiled_keeps_its_own_layer(model):
+def test_a_model_that_is_to_be_compiled_keeps_its_own_layer(tiny_model):
     with pytest.raises(ValueError, match="does not support mode"):
-        kernelized(model, Mode.TRAINING | Mode.TORCH_COMPILE, use_fallback=False)
+        kernelized(tiny_model, Mode.TRAINING | Mode.TORCH_COMPILE, use_fallback=False)

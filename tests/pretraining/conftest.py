@@ -1,17 +1,14 @@
 """Small corpora, drawn once; the options of a small, quick run on them."""
 
 import random
-import sys
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "examples")]
-
-from driver import SMALL_MODEL  # noqa: E402
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining  # noqa: E402
-from tokenization_fast_r2d2 import task_token_ids, train_tokenizer  # noqa: E402
+from driver import SMALL_MODEL
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
 
 WORDS = "the a old new man woman cat house walks sees buys sleeps in on under quickly often and underold".split()
 

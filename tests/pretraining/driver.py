@@ -8,11 +8,6 @@ import signal
 import socket
 import sys
 import tempfile
-from pathlib import Path
-
-EXAMPLES = str(Path(__file__).parents[2] / "examples")
-if EXAMPLES not in sys.path:
-    sys.path.insert(0, EXAMPLES)
 
 SMALL_MODEL = "hidden_size=16,intermediate_size=32,num_attention_heads=2,parser_embedding_size=8,parser_hidden_size=8"
 
@@ -36,17 +31,16 @@ def pretrain(arguments: list[str], at: tuple[str, int, str] | None = None, num_p
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log = tempfile.mkstemp(suffix=".log")[1]
-    workers = [
-        CONTEXT.Process(target=_work, args=(arguments, at, rank, num_processes, port, log))
-        for rank in range(num_processes)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    _outputs.append(Path(log).read_text(encoding="utf-8"))
-    os.remove(log)
+    with tempfile.NamedTemporaryFile("r", suffix=".log", encoding="utf-8") as log:
+        workers = [
+            CONTEXT.Process(target=_work, args=(arguments, at, rank, num_processes, port, log.name))
+            for rank in range(num_processes)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        _outputs.append(log.read())
     return [worker.exitcode for worker in workers]
 
 

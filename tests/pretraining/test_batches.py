@@ -36,15 +36,6 @@ def slow_cut(order, lengths, limits):
     return parts
 
 
-@given(LENGTHS, LIMITS, st.integers(0, 5), st.integers(0, 3), st.integers(1, 4))
-def test_an_epoch_has_each_sentence_once_within_the_limits(lengths, limits, seed, epoch, parts_per_step):
-    steps = plan_epoch(lengths, seed, epoch, limits, parts_per_step)
-    parts = [part for step in steps for part in step]
-    assert sorted(np.concatenate(parts).tolist()) == list(range(len(lengths)))
-    assert all(1 <= len(step) <= parts_per_step for step in steps)
-    assert all(len(part) <= limits.sentences and lengths[part].sum() <= limits.tokens for part in parts)
-
-
 @given(LENGTHS, LIMITS, st.integers(0, 5), st.integers(1, 4))
 def test_neighbours_stay_together(lengths, limits, seed, parts_per_step):
     steps = plan_epoch(lengths, seed, 0, limits, parts_per_step, in_pairs=True)
@@ -65,15 +56,18 @@ def test_cutting_is_greedy(lengths, limits, chance):
     assert [part.tolist() for part in cut(order, lengths, limits)] == slow_cut(order.tolist(), lengths, limits)
 
 
-@given(LENGTHS, LIMITS, st.integers(1, 3), st.integers(1, 3))
-def test_processes_share_an_epoch_and_take_the_same_number_of_steps(lengths, limits, num_processes, accumulation):
+@given(LENGTHS, LIMITS, st.integers(0, 5), st.integers(0, 3), st.integers(1, 3), st.integers(1, 3))
+def test_processes_share_an_epoch_within_the_limits(lengths, limits, seed, epoch, num_processes, accumulation):
+    """Each sentence is seen once, and all take the same number of steps."""
     seen, counts = [], []
     for process in range(num_processes):
         share = ProcessShare(process, num_processes, accumulation)
-        steps = [step for step, _ in PlannedEpochs(FakeCorpus(lengths), 0, limits, share, collate).steps(0)]
+        steps = [step for step, _ in PlannedEpochs(FakeCorpus(lengths), seed, limits, share, collate).steps(epoch)]
         counts.append(len(steps))
         for step in steps:
-            sentences = [s for batch in step.batches for s in batch["sentences"].tolist()]
+            parts = [batch["sentences"].tolist() for batch in step.batches]
+            assert all(len(part) <= limits.sentences and lengths[part].sum() <= limits.tokens for part in parts)
+            sentences = [s for part in parts for s in part]
             assert 1 <= len(step.batches) <= accumulation
             if step.num_sentences:  # otherwise the process is idle, and its sentence counts for nothing
                 assert step.num_sentences == len(sentences)

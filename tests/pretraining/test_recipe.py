@@ -222,5 +222,5 @@ def test_options_without_effect_are_named(recwarn):
     assert told == ["--learning_rate", "--warmup_steps=9", "--num_train_epochs"]
     recwarn.clear()
     parse_options([*given[2:], "--learning_rate", "1e-4", "--num_train_epochs", "2"])
-    parse_options([*given, "--per_device_train_batch_size", "8"])
+    parse_options([*given, "--per_device_train_batch_size", "8", "--validation", "learning_rate"])
     assert not [warning for warning in recwarn if "has no effect" in str(warning.message)]
