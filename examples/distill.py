@@ -42,6 +42,7 @@ from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
+from pretraining.options import option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 
@@ -51,29 +52,17 @@ class DistillationOptions:
     teachers: list[str] = field(metadata={"help": "folders or Hub names of checkpoints, or files of trees"})
     student: str = field(metadata={"help": "folder or Hub name of the checkpoint whose parser is trained further"})
     corpus: list[str] = field(metadata={"help": "text files (.txt or .txt.gz), one sentence per line"})
-    weights: list[float] | None = field(
-        default=None, metadata={"help": "how much each teacher counts, in their order; by default all the same"}
+    weights: list[float] | None = option("how much each teacher counts, in their order; by default all the same")
+    clean_wikitext: bool = option("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
+    method: str = option("which trees of a checkpoint to learn from", "parser", choices=list(METHODS))
+    bounds_bonus: float | None = option(
+        "bonus in nats for split points at punctuation, in checkpoints; by default as they are configured"
     )
-    clean_wikitext: bool = field(default=False, metadata={"help": "undo WikiText's mark-up (@-@, @,@, @.@, <unk>)"})
-    method: str = field(
-        default="parser", metadata={"help": "which trees of a checkpoint to learn from", "choices": list(METHODS)}
+    max_words: int = option("longer sentences are left out; time grows with the cube of the length", 60)
+    treebank: str | None = option("file of bracketed trees, to print F1 at every save")
+    treebank_half: str | None = option(
+        "evaluate only the trees with an even or an odd number, counted from 0", choices=["even", "odd"]
     )
-    bounds_bonus: float | None = field(
-        default=None,
-        metadata={
-            "help": "bonus in nats for split points at punctuation, in checkpoints; by default as they are configured"
-        },
-    )
-    max_words: int = field(
-        default=60, metadata={"help": "longer sentences are left out; time grows with the cube of the length"}
-    )
-    treebank: str | None = field(default=None, metadata={"help": "file of bracketed trees, to print F1 at every save"})
-    treebank_half: str | None = field(
-        default=None,
-        metadata={
-            "help": "evaluate only the trees with an even or an odd number, counted from 0", "choices": ["even", "odd"]
-        },
-    )  # fmt: skip
 
     def __post_init__(self):
         if self.weights is None:
@@ -114,12 +103,12 @@ class ParserTeacher:
     def __call__(self, sentences: Sequence[ReadSentence], rows: Sequence[int]) -> Tensor:
         """Posteriors of spans by first word and width, ``(batch, words, words + 1)``; punctuation is not counted."""
         read = self.parser.read([sentence.leaves for sentence in sentences], is_split_into_words=True)
-        size, lengths = max(len(sentence.words) for sentence in sentences), []
+        lengths = [len(sentence.words) for sentence in sentences]
+        size = max(lengths)
         spans, scores, _ = self.parser.run(read)
         for own, sentence in zip(read, sentences, strict=True):
             if own.words != sentence.words:
                 raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
-            lengths.append(len(own.words))
         if self.parser.method != PARSER:
             return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
         between = torch.zeros(len(read), size - 1)

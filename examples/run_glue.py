@@ -11,6 +11,7 @@ chooses the best epoch. Model and scores are written to ``<output_dir>/<task>``.
 """
 
 import copy
+import json
 import sys
 from pathlib import Path
 
@@ -20,10 +21,10 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from glue.data import read_task
 from glue.options import FineTuningArguments, GlueOptions
-from glue.report import collect_results, model_card, table, write_results
+from glue.report import collect_results, model_card, table
 from glue.tasks import Task, find_task
 from glue.training import make_trainer
-from modeling_fast_r2d2.text_files import hold_folder
+from modeling_fast_r2d2.text_files import hold_folder, write_text
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -59,7 +60,7 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
         trainer.processing_class.save_pretrained(folder)
     result = collect_results(task, trainer, options, settings)
     if settings.should_save:
-        write_results(result, Path(settings.output_dir) / "results.json")
+        write_text(Path(settings.output_dir) / "results.json", json.dumps(result, indent=1) + "\n")
         place = trainer.hub_model_id if settings.push_to_hub else str(folder)
         (folder / "README.md").write_text(model_card(task, result, place, options.license), encoding="utf-8")
         if settings.push_to_hub:

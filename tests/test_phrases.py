@@ -59,8 +59,9 @@ def test_an_index_is_kept_in_a_file(index, tmp_path):
     loaded = PhraseIndex.load(tmp_path / "a.phrases")
     assert loaded.sentences == index.sentences and loaded.source == index.source
     assert all(np.array_equal(vars(loaded)[name], vars(index)[name]) for name in ("places", "vectors", "probe"))
-    PhraseIndex(index.sentences, index.places, index.vectors, index.probe, []).save(tmp_path / "no source.phrases")
-    PhraseIndex(index.sentences, index.places[:, 0].copy(), index.vectors, index.probe, {}).save(tmp_path / "flat.phrases")
+    numbers, parts = index.places[:, 0].copy(), (index.vectors, index.probe)
+    PhraseIndex(index.sentences, index.places, *parts, []).save(tmp_path / "no source.phrases")
+    PhraseIndex(index.sentences, numbers, *parts, {}).save(tmp_path / "no places.phrases")
     (tmp_path / "a.phrases").write_bytes(b"{}")
     for path in tmp_path.iterdir():
         with pytest.raises(ValueError, match="no index of phrases, or damaged"):

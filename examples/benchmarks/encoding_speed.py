@@ -115,7 +115,10 @@ def time_lengths(options: argparse.Namespace, model: FastR2D2Model, length: int)
     splits = torch.arange(1.0, length)
     scores = {"balanced": (splits.long() & -splits.long()).float(), "random": torch.rand(length - 1), "chain": -splits}
     ids = torch.randint(20, measuring.VOCAB_SIZE, (1, length), device=model.device)
-    runs = {shape: partial(_encode, model, ids, scores[shape][None].to(model.device)) for shape in SHAPES}
+    runs = {
+        shape: partial(model, ids, split_scores=scores[shape][None].to(model.device), encoding="forced")
+        for shape in SHAPES
+    }
     times = measuring.take_turns(runs, 1)
     return [
         {
@@ -124,10 +127,6 @@ def time_lengths(options: argparse.Namespace, model: FastR2D2Model, length: int)
         }
         for shape in SHAPES
     ]  # fmt: skip
-
-
-def _encode(model: FastR2D2Model, ids: Tensor, scores: Tensor) -> None:
-    model(ids, split_scores=scores, encoding="forced")
 
 
 def describe(results: dict) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -147,7 +147,7 @@ def profile_of(function: Callable[[], object], device: str) -> str:
     return profiler.key_averages().table(sort_by=order, row_limit=15, max_name_column_width=60)
 
 
-def bert_config(config: FastR2D2Config, times: int = 3, **options: Any) -> BertConfig:
+def bert_config(config: FastR2D2Config, times: int = 3) -> BertConfig:
     """The configuration of a BERT of our model's size, but with ``times`` as many layers.
 
     With three times as many it makes about as many matrix products per token: a composition runs each layer over three
@@ -155,9 +155,7 @@ def bert_config(config: FastR2D2Config, times: int = 3, **options: Any) -> BertC
     """
     same = {name: getattr(config, name) for name in ("hidden_size", "num_attention_heads", "intermediate_size")}
     layers = times * config.num_hidden_layers
-    return BertConfig(
-        **same, num_hidden_layers=layers, vocab_size=config.vocab_size, attn_implementation="sdpa", **options
-    )
+    return BertConfig(**same, num_hidden_layers=layers, vocab_size=config.vocab_size, attn_implementation="sdpa")
 
 
 def on_our_products(bert: nn.Module) -> nn.Module:

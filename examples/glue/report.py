@@ -10,7 +10,6 @@ from glue.options import SCORED_ENCODINGS, FineTuningArguments, GlueOptions
 from glue.tasks import Task
 from modeling_fast_r2d2.checkpoints.folders import OUR_TYPE
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
-from modeling_fast_r2d2.text_files import write_text
 
 USAGE = """\
 ```python
@@ -84,10 +83,6 @@ def table(all_results: list[dict]) -> str:
                 values.get("f1", ""), f"{result['best']['epoch']:g}", f"{result['train_seconds'] / 60:.1f}",
             ])  # fmt: skip
     return as_markdown(rows)
-
-
-def write_results(result: dict, file: Path) -> None:
-    write_text(file, json.dumps(result, indent=1) + "\n")
 
 
 def model_card(task: Task, result: dict, place: str, license: str | None = None) -> str:

@@ -94,7 +94,7 @@ def _load_ours(task: Task, options: GlueOptions, config: Any) -> PreTrainedModel
     """A Fast-R2D2 model. It gets a new head unless it has one for the classes of the task."""
     model_class = FastR2D2ForPairClassification if task.is_pair else FastR2D2ForSequenceClassification
     is_this_tasks = config.id2label == task.id2label  # not by number: two classes of another task would fit, too
-    _set(config, **task.head, encoding=options.encoding, **options.loss_weights())
+    config.update(task.head | {"encoding": options.encoding} | options.loss_weights())
     model = load_model(model_class, find_checkpoint(options.model), may_miss=HEADS, config=config,
                        ignore_mismatched_sizes=True)  # fmt: skip
     if not is_this_tasks:
@@ -107,15 +107,10 @@ def _load_ours(task: Task, options: GlueOptions, config: Any) -> PreTrainedModel
 def _load_other(task: Task, options: GlueOptions, config: Any) -> PreTrainedModel:
     if options.loss_weights():
         raise ValueError(f"a {config.model_type!r} model has one loss; the weights are for Fast-R2D2's four")
-    _set(config, **task.head)
+    config.update(task.head)
     any_name = ""  # what a head is called differs from model to model
     return load_model(AutoModelForSequenceClassification, options.model, may_miss=any_name, config=config,
                       ignore_mismatched_sizes=True)  # fmt: skip
-
-
-def _set(config: Any, **values: Any) -> None:
-    for name, value in values.items():
-        setattr(config, name, value)
 
 
 def tokenize_rows(

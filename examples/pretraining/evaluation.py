@@ -129,7 +129,7 @@ def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) 
     """Draw each sentence's tree by the parser and by the chart, as text."""
     drawn = [TreeParser(model, tokenizer, method)(sentences) for method in ("parser", "chart")]
     return "\n\n".join(
-        f"{method}:\n{parsed.tree.draw(parsed.leaves)}"
+        f"{method}:\n{parsed.draw()}"
         for both in zip(*drawn, strict=True)
         for method, parsed in zip(("parser", "chart"), both, strict=True)
     )

@@ -84,12 +84,6 @@ def weights_of(config: FastR2D2Config) -> dict[str, torch.Size]:
         return {name: value.shape for name, value in FastR2D2ForPreTraining(config).state_dict().items()}
 
 
-def make_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
-    """The configuration of a new model: its size, the tokenizer's ids, and the overrides."""
-    config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
-    return override(config, options.config_overrides)
-
-
 def override(config: FastR2D2Config, overrides: str | None) -> FastR2D2Config:
     if not overrides:
         return config
@@ -116,8 +110,10 @@ def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) ->
 def final_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
     """The configuration of the model that `make_model` makes."""
     if options.model:
-        return override(given_config(options), options.config_overrides)
-    return make_config(tokenizer, options)
+        config = given_config(options)
+    else:
+        config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
+    return override(config, options.config_overrides)
 
 
 def size_of_count_vectors(options: ModelOptions, config: FastR2D2Config) -> int:

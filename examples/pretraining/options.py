@@ -26,7 +26,8 @@ SIZES = {
 }  # fmt: skip
 
 
-def _help(text: str, default=None, **metadata):
+def option(text: str, default=None, **metadata):
+    """A field that is an option of a command line, with its help."""
     return field(default=default, metadata={"help": text, **metadata})
 
 
@@ -37,75 +38,75 @@ class DataOptions:
     corpus: list[str] = field(metadata={
         "help": "text files (.txt or .txt.gz), globs, folders of text files; or one `datasets` folder or Hub name"
     })  # fmt: skip
-    corpus_config: str | None = _help("configuration of a Hub data set, such as wikitext-103-raw-v1")
-    corpus_split: str = _help("split of a `datasets` folder or of a Hub data set", "train")
-    text_column: str = _help("column that holds the text in a `datasets` folder or a Hub data set", "text")
-    streaming: bool = _help(
+    corpus_config: str | None = option("configuration of a Hub data set, such as wikitext-103-raw-v1")
+    corpus_split: str = option("split of a `datasets` folder or of a Hub data set", "train")
+    text_column: str = option("column that holds the text in a `datasets` folder or a Hub data set", "text")
+    streaming: bool = option(
         "read the corpus during training, for a corpus that is larger than the disk; a change of the corpus is then "
         "not noticed",
         False,
     )
-    shuffle_buffer: int = _help("with --streaming, the number of sentences that are shuffled together", 100_000)
-    sentence_rule: str = _help("how lines are cut into sentences", "line", choices=list(SENTENCE_RULES))
-    clean_wikitext: bool = _help("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
-    keep_punctuation: bool = _help(
+    shuffle_buffer: int = option("with --streaming, the number of sentences that are shuffled together", 100_000)
+    sentence_rule: str = option("how lines are cut into sentences", "line", choices=list(SENTENCE_RULES))
+    clean_wikitext: bool = option("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
+    keep_punctuation: bool = option(
         "whether the model sees punctuation; for grammar-induction benchmarks, which have none, give "
         "--no_keep_punctuation",
         True,
     )
-    in_order: bool = _help(
+    in_order: bool = option(
         "the lines of the corpus follow each other as in its documents, so that neighbours may be learnt from", False
     )
-    max_length: int = _help("longer sentences, in tokens, are counted and left out; use 150 for Chinese", 200)
-    tokenizer: str | None = _help(
+    max_length: int = option("longer sentences, in tokens, are counted and left out; use 150 for Chinese", 200)
+    tokenizer: str | None = option(
         "tokenizer's folder or Hub name; by default the given model's, or a new one, trained on the corpus or on the "
         "beginning of a stream"
     )
-    vocab_size: str = _help("vocabulary size of a new tokenizer, or auto: by the amount of text", "30522")
-    tokenizer_kind: str = _help(
+    vocab_size: str = option("vocabulary size of a new tokenizer, or auto: by the amount of text", "30522")
+    tokenizer_kind: str = option(
         "kind of a new tokenizer; auto: characters for scripts without blanks, else wordpiece", "wordpiece",
         choices=["wordpiece", "character", "word", AUTO],
     )  # fmt: skip
-    word_rule: str = _help("what a word is for a new tokenizer; english: don't is do n't", "plain", choices=list(CUTS))
-    num_proc: int | None = _help("number of processes that tokenize the corpus")
-    dataloader_num_workers: int | None = _help(
+    word_rule: str = option("what a word is for a new tokenizer; english: don't is do n't", "plain", choices=list(CUTS))
+    num_proc: int | None = option("number of processes that tokenize the corpus")
+    dataloader_num_workers: int | None = option(
         "number of processes that load batches; with 0 the training process loads them itself; by default 2 for a GPU, "
         "else 0"
     )
-    validation: list[str] | None = _help("text files for validation losses, cut and cleaned like the corpus")
-    validation_sentences: int = _help("largest number of validation sentences; the first ones are taken", 2000)
-    treebank: str | None = _help(
+    validation: list[str] | None = option("text files for validation losses, cut and cleaned like the corpus")
+    validation_sentences: int = option("largest number of validation sentences; the first ones are taken", 2000)
+    treebank: str | None = option(
         "file or folder of bracketed trees, to evaluate F1; the model is shown the words without punctuation"
     )
-    treebank_split: str | None = _help("split of a treebank's folder", None, choices=list(PTB_SECTIONS))
-    treebank_half: str | None = _help(
+    treebank_split: str | None = option("split of a treebank's folder", None, choices=list(PTB_SECTIONS))
+    treebank_half: str | None = option(
         "evaluate only the trees with an even or an odd number, counted from 0", None, choices=["even", "odd"]
     )
-    treebank_sentences: int = _help(
+    treebank_sentences: int = option(
         "largest number of treebank sentences on which the encoder's own trees are evaluated", 500
     )
-    counts_skew: str = _help(
+    counts_skew: str = option(
         "nats by which trees from counts of the text prefer to branch to the right, or auto: by the words that begin "
         "and end units; 0 is no preference, 1 suits English. It also multiplies the skew of stages", "0",
     )  # fmt: skip
-    names: str = _help(
+    names: str = option(
         "whether words that begin with a capital letter are taken for names: yes, no (no stage has a bonus for names, "
         "nor has the model), or auto: by the share of words that have one", "yes", choices=["yes", "no", AUTO],
     )  # fmt: skip
-    length: str = _help("multiplies the tokens of stages (not their steps), or auto: less for less text", "1")
+    length: str = option("multiplies the tokens of stages (not their steps), or auto: less for less text", "1")
 
 
 @dataclass
 class ModelOptions:
     """Which model is trained: a new one, or one that exists."""
 
-    model: str | None = _help("folder or Hub name of a checkpoint to train further; by default a new model is made")
-    size: str = _help("size of a new model; base is the paper's", "base", choices=list(SIZES))
-    config_overrides: str | None = _help(
+    model: str | None = option("folder or Hub name of a checkpoint to train further; by default a new model is made")
+    size: str = option("size of a new model; base is the paper's", "base", choices=list(SIZES))
+    config_overrides: str | None = option(
         "fields of the configuration to change, such as window_size=2,parser_dropout_prob=0.1; a larger hidden_size or "
         "intermediate_size makes a given model wider"
     )
-    initial_embeddings: str = _help(
+    initial_embeddings: str = option(
         "what new features of token embeddings begin with: noise, or vectors from counts of the corpus", "random",
         choices=["random", "counts"],
     )  # fmt: skip
@@ -115,27 +116,27 @@ class ModelOptions:
 class TrainingOptions:
     """Batches and optimisation; the defaults are the paper's (Section 4.1.1)."""
 
-    per_device_train_batch_size: int = _help("largest number of sentences per process and forward pass", 64)
-    per_device_train_batch_tokens: int = _help("largest number of tokens per process and forward pass", 1536)
-    gradient_accumulation_steps: int = _help("number of forward passes per process and update", 1)
-    num_train_epochs: int = _help("number of passes over the corpus", 10)
-    max_steps: int | None = _help("number of updates after which training and its schedule end; --streaming needs it")
-    learning_rate: float = _help("peak learning rate of the encoder", 5e-5)
-    parser_learning_rate: float = _help("peak learning rate of the parser", 1e-2)
-    weight_decay: float = _help("weight decay of all parameters but biases", 0.01)
-    warmup_steps: int = _help(
+    per_device_train_batch_size: int = option("largest number of sentences per process and forward pass", 64)
+    per_device_train_batch_tokens: int = option("largest number of tokens per process and forward pass", 1536)
+    gradient_accumulation_steps: int = option("number of forward passes per process and update", 1)
+    num_train_epochs: int = option("number of passes over the corpus", 10)
+    max_steps: int | None = option("number of updates after which training and its schedule end; --streaming needs it")
+    learning_rate: float = option("peak learning rate of the encoder", 5e-5)
+    parser_learning_rate: float = option("peak learning rate of the parser", 1e-2)
+    weight_decay: float = option("weight decay of all parameters but biases", 0.01)
+    warmup_steps: int = option(
         "number of updates of linear warm-up, at most half of the run; a linear decay to zero follows", 1000
     )
-    max_grad_norm: float = _help("largest gradient norm; encoder and parser are clipped separately", 1.0)
-    mixed_precision: str | None = _help(
+    max_grad_norm: float = option("largest gradient norm; encoder and parser are clipped separately", 1.0)
+    mixed_precision: str | None = option(
         "precision of the forward pass; by default what `accelerate` is configured to use",
         choices=["no", "fp16", "bf16"],
     )
-    gradient_checkpointing: bool = _help("save memory: keep fewer activations and compute them again", False)
-    torch_compile: bool = _help("compile the composition function with torch.compile", False)
-    use_cpu: bool = _help("train on the CPU even if there is a GPU", False)
-    seed: int = _help("random seed of weights, order, noise and dropout", 0)
-    recipe: str | None = _help("YAML file of options and stages, or the name of one in examples/recipes")
+    gradient_checkpointing: bool = option("save memory: keep fewer activations and compute them again", False)
+    torch_compile: bool = option("compile the composition function with torch.compile", False)
+    use_cpu: bool = option("train on the CPU even if there is a GPU", False)
+    seed: int = option("random seed of weights, order, noise and dropout", 0)
+    recipe: str | None = option("YAML file of options and stages, or the name of one in examples/recipes")
 
 
 @dataclass
@@ -148,20 +149,22 @@ class OutputOptions:
     output_dir: str = field(metadata={
         "help": "folder of the run; the same command with the same folder resumes from the newest checkpoint"
     })  # fmt: skip
-    save_steps: int | None = _help("number of updates between checkpoints; by default only --save_minutes counts")
-    save_minutes: float = _help("number of minutes between checkpoints", 10)
-    save_total_limit: int = _help("number of checkpoints that are kept, the newest ones", 3)
-    logging_steps: int = _help("number of updates between two points of the training curves", 20)
-    eval_steps: int = _help("number of updates between evaluations", 500)
-    metric_for_best_model: str | None = _help(
+    save_steps: int | None = option("number of updates between checkpoints; by default only --save_minutes counts")
+    save_minutes: float = option("number of minutes between checkpoints", 10)
+    save_total_limit: int = option("number of checkpoints that are kept, the newest ones", 3)
+    logging_steps: int = option("number of updates between two points of the training curves", 20)
+    eval_steps: int = option("number of updates between evaluations", 500)
+    metric_for_best_model: str | None = option(
         "end with the weights of the evaluation with the best value of this metric; by default with the last weights",
         None, choices=list(HIGHER_IS_BETTER),
     )  # fmt: skip
-    draw_trees: int = _help("number of sentences whose trees are drawn at each evaluation", 3)
-    license: str | None = _help("licence of the weights for the model card, as the Hub writes it: apache-2.0, mit, ...")
-    push_to_hub: bool = _help("upload the finished model to the Hub; needs --hub_model_id", False)
-    hub_model_id: str | None = _help("repository to upload to, such as user/name")
-    report_to: str = _help("`accelerate` tracker: tensorboard, wandb, ... or none", "tensorboard")
+    draw_trees: int = option("number of sentences whose trees are drawn at each evaluation", 3)
+    license: str | None = option(
+        "licence of the weights for the model card, as the Hub has it: apache-2.0, mit, ..."
+    )
+    push_to_hub: bool = option("upload the finished model to the Hub; needs --hub_model_id", False)
+    hub_model_id: str | None = option("repository to upload to, such as user/name")
+    report_to: str = option("`accelerate` tracker: tensorboard, wandb, ... or none", "tensorboard")
 
 
 @dataclass(frozen=True)

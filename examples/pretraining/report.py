@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from huggingface_hub import ModelCardData
+from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from pretraining.evaluation import LABELS
@@ -108,17 +109,13 @@ def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], 
         curve, evaluations: of the run's `Progress`.
         unigram: the losses of unigrams.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     panels = {"language model, nats per token": {"lm_loss": "training", "validation_lm_loss": "validation"},
               "tree loss, nats per token": {"tree_loss": "training", "validation_tree_loss": "validation"}}  # fmt: skip
     if any("f1" in figures for figures in evaluations):
         panels["sentence F1, treebank"] = {f"f1{suffix}": whose for suffix, whose in TREES.items()}
         panels["recall, parser"] = {f"{label}_recall": label for label in LABELS}
-    figure, axes = pyplot.subplots(len(panels) // 2, 2, figsize=(10, 2 * len(panels)), layout="constrained")
+    figure = Figure(figsize=(10, 2 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(panels) // 2, 2)
     for axis, (title, lines) in zip(axes.flatten(), panels.items(), strict=True):
         for name, label in lines.items():
             points = [point for point in curve + evaluations if name in point]
@@ -132,7 +129,6 @@ def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], 
         if axis.get_legend_handles_labels()[0]:
             axis.legend()
     figure.savefig(file, dpi=120)
-    pyplot.close(figure)
 
 
 def model_card(run, figures: dict, unigram: dict[str, float], command: str, machine: str) -> str:

@@ -184,11 +184,7 @@ def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> Plann
         tokenize = make_line_tokenizer(data.tokenizer, options.data)
         buffer = options.data.shuffle_buffer
         return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, buffer)
-    workers = number_of_workers(options.data.dataloader_num_workers, accelerator.device.type)
+    workers = options.data.dataloader_num_workers
+    if workers is None:  # a GPU would wait for batches; a CPU has no processor to spare
+        workers = WORKERS_FOR_A_GPU if accelerator.device.type == "cuda" else 0
     return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers, options.in_pairs)
-
-
-def number_of_workers(wanted: int | None, device: str) -> int:
-    """Processes that load batches. A GPU would wait for batches; a CPU has no processor to spare."""
-    by_default = WORKERS_FOR_A_GPU if device == "cuda" else 0
-    return by_default if wanted is None else wanted

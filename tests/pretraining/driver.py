@@ -14,7 +14,7 @@ SMALL_MODEL = "hidden_size=16,intermediate_size=32,num_attention_heads=2,parser_
 os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}  # libraries read them as they are imported
 CONTEXT = multiprocessing.get_context("forkserver")
 # The server does not know the paths of this process, so it cannot import `pretrain` itself, and would not say so.
-LIBRARIES = ["accelerate", "datasets", "matplotlib.pyplot", "modeling_fast_r2d2.modeling_fast_r2d2", "nltk"]
+LIBRARIES = ["accelerate", "datasets", "matplotlib.figure", "modeling_fast_r2d2.modeling_fast_r2d2", "nltk"]
 CONTEXT.set_forkserver_preload(LIBRARIES)
 _outputs: list[str] = []
 
