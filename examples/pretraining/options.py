@@ -159,9 +159,7 @@ class OutputOptions:
         None, choices=list(HIGHER_IS_BETTER),
     )  # fmt: skip
     draw_trees: int = option("number of sentences whose trees are drawn at each evaluation", 3)
-    license: str | None = option(
-        "licence of the weights for the model card, as the Hub has it: apache-2.0, mit, ..."
-    )
+    license: str | None = option("licence of the weights for the model card, as the Hub has it: apache-2.0, mit, ...")
     push_to_hub: bool = option("upload the finished model to the Hub; needs --hub_model_id", False)
     hub_model_id: str | None = option("repository to upload to, such as user/name")
     report_to: str = option("`accelerate` tracker: tensorboard, wandb, ... or none", "tensorboard")
