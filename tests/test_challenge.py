@@ -5,6 +5,8 @@ Every constituent of a sentence has its kind as the label, so that recall by lab
 
 from pathlib import Path
 
+import pytest
+
 from modeling_fast_r2d2.grammar_induction import read_treebank, score_trees
 from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
@@ -22,8 +24,19 @@ LEAST = {
 }
 
 
-def test_the_bundled_parser_is_as_good_as_it_was():
-    gold = read_treebank(Path(__file__).parent / "challenge.mrg")
+@pytest.fixture(scope="module")
+def gold():
+    return read_treebank(Path(__file__).parent / "challenge.mrg")
+
+
+def test_every_kind_has_six_sentences_or_more(gold):
+    kinds = [{label for *_, label in tree.constituents} - {"S"} for tree in gold]
+    assert len(gold) == 50 and all(len(labels) == 1 for labels in kinds)
+    found = [kind for (kind,) in kinds]
+    assert set(found) == set(LEAST) and min(map(found.count, LEAST)) >= 6
+
+
+def test_the_bundled_parser_is_as_good_as_it_was(gold):
     parser = TreeParser.from_pretrained("fast-r2d2-tiny")
     found, right = (score_trees(trees, gold) for trees in (model_trees(parser, gold), baseline_trees(gold, "right")))
     assert {kind: int(found.recall(kind)) for kind in LEAST} == LEAST
