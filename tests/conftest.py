@@ -29,11 +29,8 @@ settings.load_profile("full")
 
 HIDE = """
 import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Hidden())
+for name in ("modeling_fast_r2d2", "tokenization_fast_r2d2", "fast_r2d2_kernels"):
+    sys.modules[name] = None
 """
 
 

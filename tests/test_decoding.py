@@ -5,13 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.tree_distribution import TreeDistribution
 
 
-def test_a_tree_of_minimum_risk_has_the_same_root_and_is_a_tree(tiny_config, a_batch):
-    torch.manual_seed(0)
-    model = FastR2D2ForPreTraining(tiny_config).eval().model
+def test_a_tree_of_minimum_risk_has_the_same_root_and_is_a_tree(tiny_model, a_batch):
+    model = tiny_model.model
     best = model(**a_batch, encoding="chart")
     ours = model(**a_batch, encoding="minimum_risk")
     assert torch.equal(best.pooler_output, ours.pooler_output) and torch.equal(best.log_prob, ours.log_prob)
@@ -22,9 +20,8 @@ def test_a_tree_of_minimum_risk_has_the_same_root_and_is_a_tree(tiny_config, a_b
         assert len(spans) == n - 1 and (n == 1 or (0, n - 1) in spans)
 
 
-def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(tiny_config, a_batch):
-    torch.manual_seed(0)
-    model = FastR2D2ForPreTraining(tiny_config).eval().model
+def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(tiny_model, a_batch):
+    model = tiny_model.model
     bonus = 3 * torch.randn(a_batch["input_ids"][:, 1:].shape)
     scores = model.parse(**a_batch).split_scores + bonus
     raised = {"split_scores": scores}
@@ -47,9 +44,9 @@ def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(t
     assert not torch.equal(model(**a_batch, **options, **raised).spans, expected)
 
 
-def test_a_chart_of_one_tree_has_nothing_to_choose(tiny_config, a_batch):
-    tiny = type(tiny_config)(**{**tiny_config.to_dict(), "window_size": 1})
-    model = FastR2D2ForPreTraining(tiny).eval().model
+def test_a_chart_of_one_tree_has_nothing_to_choose(tiny_model, a_batch):
+    model = tiny_model.model
+    model.config.window_size = 1
     spans = [model(**a_batch, encoding=encoding).spans for encoding in ("forced", "chart", "minimum_risk")]
     assert torch.equal(spans[0], spans[1]) and torch.equal(spans[0], spans[2])
 

@@ -49,18 +49,19 @@ def test_sizes_that_differ_are_refused():
         convert_config({**CASE["config"], "embedding_dim": 16})
 
 
-def test_a_partial_checkpoint_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
-    path = stored(tmp_path, ".bin", part("r2d2."))
-    with pytest.raises(ValueError, match="parser"):
-        convert_files(tmp_path / "config.json", [path], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+UNKNOWN_LAYER = {name.replace("layers.0", "layers.7"): weight for name, weight in WEIGHTS.items() if "layers.0" in name}
 
 
-def test_a_layer_that_the_configuration_does_not_know_is_not_lost_silently(tmp_path):
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        (part("r2d2."), "parser"),
+        (WEIGHTS | UNKNOWN_LAYER, "config.json has no place for .* weights, such as .*layers.7"),
+    ],
+)
+def test_weights_that_are_missing_or_unknown_are_refused(tmp_path, weights, message):
     (tmp_path / "config.json").write_text(json.dumps(CASE["config"]))
-    layer = {name.replace("layers.0", "layers.7"): tensor for name, tensor in WEIGHTS.items() if "layers.0" in name}
-    path = stored(tmp_path, ".bin", WEIGHTS | layer)
-    with pytest.raises(ValueError, match="config.json has no place for .* weights, such as .*layers.7"):
+    path = stored(tmp_path, ".bin", weights)
+    with pytest.raises(ValueError, match=message):
         convert_files(tmp_path / "config.json", [path], tmp_path / "out")
     assert not (tmp_path / "out").exists()

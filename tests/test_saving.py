@@ -1,6 +1,5 @@
 """Checkpoints: saved by a class and loaded by others, here and where the package is not installed; vocabularies."""
 
-import copy
 import json
 
 import pytest
@@ -12,7 +11,6 @@ from transformers import (
     AutoModel,
     AutoModelForPreTraining,
     AutoModelForSequenceClassification,
-    set_seed,
 )
 
 from modeling_fast_r2d2 import (
@@ -74,9 +72,8 @@ def test_tied_weights_are_stored_once_and_stay_tied(tiny_model, tmp_path):
 
 
 @pytest.mark.parametrize("size", [90, 130])
-def test_resizing_the_vocabulary_resizes_the_parser_too(tiny_config, a_batch, size, tmp_path):
-    set_seed(0)
-    model = FastR2D2ForPreTraining(copy.deepcopy(tiny_config)).eval()
+def test_resizing_the_vocabulary_resizes_the_parser_too(tiny_model, a_batch, size, tmp_path):
+    model = tiny_model
     ids = a_batch["input_ids"] % 90
     before = model(ids, a_batch["attention_mask"])
     model.resize_token_embeddings(size)
@@ -120,13 +117,8 @@ def test_parsing_reads_only_the_parsers_tensors(tiny_model, tmp_path):
 
 
 CLEAN_PROCESS = """
-import transformers, torch
-class NoNltk:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "nltk":
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, NoNltk())
-import json
+import json, torch, transformers
+sys.modules["nltk"] = None  # is not installed
 found = []
 for auto in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification"):
     model = getattr(transformers, auto).from_pretrained(sys.argv[1], trust_remote_code=True).eval()
