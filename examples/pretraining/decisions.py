@@ -112,10 +112,11 @@ def decide(options: Options) -> tuple[Options, list[str]]:
     for sentence in sentences_of(lines, data):
         profile.add(sentence)
     num_words = profile.num_words and profile.num_words * num_lines / len(lines)
-    warnings = corpus_warnings(profile, num_words)
+    check_amount(profile, num_words)
     found = {name: DECIDED[name](profile, num_words) for name in asked}
     decided = replace(data, **{name: value for name, (value, _) in found.items()})
     decisions = tuple(Decision(name, value, reason) for name, (value, reason) in found.items())
+    warnings = corpus_warnings(profile, num_words, decided.tokenizer_kind)
     return apply_to_stages(replace(options, data=decided, decisions=decisions)), warnings
 
 
@@ -186,12 +187,8 @@ DECIDED: dict[str, Callable[[Profile, float], tuple[str, str]]] = {
 }
 
 
-def corpus_warnings(profile: Profile, num_words: float) -> list[str]:
-    """What is odd about a corpus, in sentences.
-
-    Raises:
-        ValueError: if it has too few words, or sentences of hardly more than one.
-    """
+def check_amount(profile: Profile, num_words: float) -> None:
+    """Raise ValueError if a corpus has too few words, or sentences of hardly more than one."""
     mean = num_words and profile.num_words / len(profile.sentences)
     if num_words < FEWEST_WORDS:
         raise ValueError(
@@ -203,10 +200,14 @@ def corpus_warnings(profile: Profile, num_words: float) -> list[str]:
             f"the sentences of the corpus have {mean:.1f} words on average, and trees need sentences; if each "
             "line is a word of a sentence, join the lines"
         )
+
+
+def corpus_warnings(profile: Profile, num_words: float, tokenizer_kind: str) -> list[str]:
+    """What is odd about a corpus, in sentences."""
     warnings = []
     if num_words < FEW_WORDS:
         warnings.append(f"the corpus has only about {num_words:,.0f} words; {FEW_WORDS:,} or more give better trees")
-    if profile.share_of_unspaced > UNSPACED:
+    if profile.share_of_unspaced > UNSPACED and tokenizer_kind == "character":
         warnings.append(
             "the text has no blanks between words, so trees are over characters, except where parsers are given words; "
             "for trees over words, put blanks between them and give --tokenizer_kind word"

@@ -72,8 +72,10 @@ def test_scripts_without_blanks_are_read_by_character(tmp_path):
     def write(chance):
         return "".join(chance.choice("的是不我有大在人了中到") for _ in range(20)) + "。"
 
-    values, warnings, _ = decided(corpus(tmp_path, write))
+    path = corpus(tmp_path, write)
+    values, warnings, _ = decided(path)
     assert values["tokenizer_kind"] == "character" and any("characters" in warning for warning in warnings)
+    assert not any("characters" in warning for warning in decided(path, "--tokenizer_kind", "word")[1])
 
 
 def test_words_stay_whole_if_blanks_part_them_and_the_tokenizer_is_of_kind_word():
