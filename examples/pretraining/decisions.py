@@ -21,7 +21,7 @@ from tokenization_fast_r2d2.word_rules import find_words
 
 LINES = 20_000  # of the corpus, taken at equal distances
 COMMONEST = 20  # words that tell the direction of branching
-LARGEST_SKEW = 1.0
+LEAST_DIRECTION, LARGEST_SKEW = 0.5, 1.0  # with less a language branches to both sides
 UNSPACED = 0.5  # the share of characters in scripts without blanks, from which tokens are characters
 # The share of words with a capital letter inside sentences: with fewer there are no capitals, with more all nouns have
 # one, as in German.
@@ -121,12 +121,14 @@ def decide(options: Options) -> tuple[Options, list[str]]:
 
 
 def apply_to_stages(options: Options) -> Options:
-    """The options with the stages that are for their tokenizer, of their ``length``, and without any bonus for names if
-    they are not to be used."""
-    factor, model, kind = float(options.data.length), options.model, options.data.tokenizer_kind
-    stages = tuple(stage for stage in options.stages if stage.by_character or kind != "character")
+    """The options with the stages that are for their tokenizer and language, of their ``length``, and without any bonus
+    for names if they are not to be used."""
+    factor, model, data = float(options.data.length), options.model, options.data
+    has_all = data.tokenizer_kind != "character" and float(data.counts_skew) != 0
+    stages = tuple(stage for stage in options.stages if stage.always or has_all)
     if options.stages and not stages:
-        raise ValueError(f"the recipe has no stage for a tokenizer of kind {kind}")
+        raise ValueError(f"the recipe has no stage for a tokenizer of kind {data.tokenizer_kind} and counts_skew "
+                         f"{data.counts_skew}: all have always: false")  # fmt: skip
     if factor != 1:
         stages = tuple(replace(stage, tokens=stage.tokens and max(1, round(factor * stage.tokens))) for stage in stages)
     if options.data.names == "no":
@@ -158,10 +160,11 @@ def _vocab_size(profile: Profile, num_words: float) -> tuple[str, str]:
 
 
 def _counts_skew(profile: Profile, num_words: float) -> tuple[str, str]:
-    skew = min(max(profile.direction, -LARGEST_SKEW), LARGEST_SKEW)
-    where = "begin" if skew > 0 else "end"
+    s = profile.direction
+    skew = min(max(s, -LARGEST_SKEW), LARGEST_SKEW) if abs(s) >= LEAST_DIRECTION else 0
+    what = "both begin and end" if not skew else "mostly begin" if skew > 0 else "mostly end"
     examples = ", ".join(word for word, _ in profile.occurrences.most_common(5))
-    return f"{skew:.2f}", f"the commonest words ({examples}, ...) mostly {where} units: s = {profile.direction:.2f}"
+    return f"{skew:.2f}", f"the commonest words ({examples}, ...) {what} units: s = {s:.2f}"
 
 
 def _names(profile: Profile, num_words: float) -> tuple[str, str]:

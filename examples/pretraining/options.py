@@ -284,7 +284,7 @@ class Options:
     def _plain_stages(self) -> list[dict]:
         stages = [asdict(stage) for stage in self.stages]
         for stage in stages:
-            del stage["by_character"]  # it has decided which stages there are
+            del stage["always"]  # it has decided which stages there are
         return json.loads(json.dumps(stages))
 
 

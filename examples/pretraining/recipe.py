@@ -11,7 +11,7 @@ stages:                       # without stages, the options alone describe the r
     tokens: 1_000_000
     window_size: 3            # what a stage does not set is as in the options or in the paper
     times: 2                  # two such stages, one after the other
-    by_character: false       # left out if the tokenizer is by character
+    always: false             # left out by character, and if counts_skew is 0
 """
 
 import bisect
@@ -121,7 +121,7 @@ class Stage:
 
     Attributes:
         values: settings that differ from the defaults: a value, or a `Ramp` of numbers.
-        by_character: whether the stage is also for tokenizers by character.
+        always: whether the stage is also for tokenizers by character and for languages that branch to both sides.
 
     Raises:
         ValueError: for lengths and settings that are not possible.
@@ -131,15 +131,15 @@ class Stage:
     steps: int | None = None
     tokens: int | None = None
     values: dict[str, object] = field(default_factory=dict)
-    by_character: bool = True
+    always: bool = True
 
     def __post_init__(self):
         lengths = [length for length in (self.steps, self.tokens) if length is not None]
         if len(lengths) != 1 or type(lengths[0]) is not int or lengths[0] < 1:
             raise ValueError(f"a stage has either steps or tokens, a whole number >= 1; got "
                              f"steps {self.steps!r} and tokens {self.tokens!r}")  # fmt: skip
-        if not isinstance(self.by_character, bool):
-            raise ValueError(f"by_character must be true or false, got {self.by_character!r}")
+        if not isinstance(self.always, bool):
+            raise ValueError(f"always must be true or false, got {self.always!r}")
         for name, value in self.values.items():
             _check_setting(name, value)
         is_mixed = self.values.get("chart_scores") == "mixed"
@@ -265,14 +265,14 @@ def _read_stage(content: object, number: int) -> list[Stage]:
     """The stage, as many times as it says."""
     name = content.get("name") if isinstance(content, dict) else None
     try:
-        _check_names(content, {"name", "steps", "tokens", "times", "by_character", *TYPES}, "a stage")
+        _check_names(content, {"name", "steps", "tokens", "times", "always", *TYPES}, "a stage")
         times = content.get("times", 1)
         if type(times) is not int or not 1 <= times <= MAX_STAGES:
             raise ValueError(f"times must be a whole number >= 1 and <= {MAX_STAGES:,}, got {times!r}")
         values = {name: _read_value(name, value) for name, value in content.items() if name in TYPES}
         names = [str(name or number)] if times == 1 else [f"{name or number} {time}" for time in range(1, times + 1)]
-        steps, tokens, by_character = content.get("steps"), content.get("tokens"), content.get("by_character", True)
-        return [Stage(name, steps, tokens, values, by_character) for name in names]
+        steps, tokens, always = content.get("steps"), content.get("tokens"), content.get("always", True)
+        return [Stage(name, steps, tokens, values, always) for name in names]
     except ValueError as error:
         raise ValueError(f"stage {number}{f' ({name})' if name else ''}: {error}") from error
 

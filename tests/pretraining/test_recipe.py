@@ -86,14 +86,14 @@ def test_without_stages_all_is_the_papers():
         ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
         ("stages: [{steps: 3, times: 0}]", "times must be a whole number >= 1 and <= 1,000, got 0"),
         ("stages: [{steps: 3, times: 1_001}]", "times must be a whole number >= 1 and <= 1,000, got 1001"),
-        ("stages: [{steps: 3, by_character: 1}]", "by_character must be true or false, got 1"),
+        ("stages: [{steps: 3, always: 1}]", "always must be true or false, got 1"),
         ("stages: [&a {steps: 3, times: 600}, *a]", "a recipe has at most 1,000 stages; there are more up to stage 2"),
         ("stages: " + "[" * 3000 + "]" * 3000, "no recipe could be read"),
         ("options: {size: 2026-99-99}", "no recipe could be read"),
         ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
         (
             "stages: [{steps: 3}, {steps: 3, window: 2}]",
-            "stage 2: a stage has no window; there are bounds_bonus, by_character",
+            "stage 2: a stage has no window; there are always, bounds_bonus",
         ),
         ("stages: [{steps: 3, window_size: 2.5}]", "window_size must be a whole number, got 2.5"),
         ("stages: [{steps: 3, window_size: true}]", "window_size must be a whole number, got True"),
@@ -182,9 +182,9 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     of_english, of_any = (parse_options(["--recipe", str(path), *given]).stages for path in paths)
     of_english = tuple(stage for stage in of_english if stage.name != "grammar")
     assert [stage.values.get("skew") for stage in of_any] == [None] + [0.05] * (len(of_any) - 1)
-    by_character = [stage.name for stage in of_any if stage.by_character]
-    assert by_character == ["fit", "copy", "refine", "distil", "settle", "close"]
-    of_any = [replace(stage, by_character=True) for stage in of_any]
+    always = [stage.name for stage in of_any if stage.always]
+    assert always == ["fit", "copy", "refine", "distil", "settle", "close"]
+    of_any = [replace(stage, always=True) for stage in of_any]
     plain = [{name: value for name, value in stage.values.items() if name != "skew"} for stage in of_any]
     assert tuple(replace(stage, values=values) for stage, values in zip(of_any, plain, strict=True)) == of_english
     theirs = {"corpus", "corpus_config", "clean_wikitext", "word_rule"}
@@ -195,18 +195,21 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     assert {name: any_language[name] for name in same} == {name: english[name] for name in same}
 
 
-def test_a_stage_can_be_left_out_by_character(tmp_path):
-    text = """
-    options: {{corpus: [mine.txt], sentence_rule: line, tokenizer_kind: {}}}
-    stages: [{{steps: 1}}, {{steps: 2, by_character: true}}, {{steps: 3, times: 2, by_character: false}}]
-    """
-    for kind, steps in [("character", [1, 2]), ("wordpiece", [1, 2, 3, 3]), ("word", [1, 2, 3, 3])]:
-        (tmp_path / "recipe.yaml").write_text(text.format(kind), encoding="utf-8")
-        options = parse_options(["--recipe", str(tmp_path / "recipe.yaml"), "--output_dir", str(tmp_path)])
-        assert [stage.steps for stage in apply_to_stages(options).stages] == steps
-    characters = replace(options, data=replace(options.data, tokenizer_kind="character"), stages=options.stages[2:])
-    with pytest.raises(ValueError, match="no stage for a tokenizer of kind character"):
-        apply_to_stages(characters)
+def test_a_stage_can_be_left_out_by_character_and_without_a_direction(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("""
+    options: {corpus: [mine.txt], sentence_rule: line}
+    stages: [{steps: 1}, {steps: 2, always: true}, {steps: 3, times: 2, always: false}]
+    """)
+    given = parse_options(["--recipe", str(tmp_path / "recipe.yaml"), "--output_dir", str(tmp_path)])
+
+    def steps(kind, skew, stages=given.stages):
+        data = replace(given.data, tokenizer_kind=kind, counts_skew=skew)
+        return [stage.steps for stage in apply_to_stages(replace(given, data=data, stages=stages)).stages]
+
+    assert steps("wordpiece", "1") == steps("word", "-0.5") == [1, 2, 3, 3]
+    assert steps("character", "1") == steps("wordpiece", "0") == steps("wordpiece", "0.00") == [1, 2]
+    with pytest.raises(ValueError, match="no stage for a tokenizer of kind character and counts_skew 1"):
+        steps("character", "1", given.stages[2:])
 
 
 def test_a_stage_can_come_several_times(tmp_path):
