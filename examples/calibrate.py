@@ -2,50 +2,87 @@
 
     python examples/calibrate.py gold.mrg --checkpoint runs/mine/model --output confidence/
 
-Every second tree, from the first on, tells which values of ``confidence_scale``, ``confidence_bias``,
-``confidence_pair`` and ``confidence_length`` suit the parser best: they belong into the model's ``config.json``. The
-other trees tell how good its confidences then are: their expected calibration error, and precision and recall of trees
-without the constituents of which the parser is less sure.
+Every second tree, from the first on, tells which ``confidence_...`` fields of the configuration suit the parser best,
+and what the words in and beside a constituent add. The other trees tell how good its confidences then are: their
+expected calibration error, and precision and recall of trees without the constituents of which the parser is less sure.
+``--output`` gets the model with what suits it, and both curves.
 """
 
 import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from sklearn.calibration import calibration_curve
 from sklearn.linear_model import LogisticRegression
+from transformers import AutoConfig
 
+import modeling_fast_r2d2
+from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
+from modeling_fast_r2d2.embedding import in_batches
 from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from modeling_fast_r2d2.grammar_induction.metrics import inner_spans
 from modeling_fast_r2d2.grammar_induction.systems import baseline_trees
-from modeling_fast_r2d2.parsing.confidence import Calibration, features
+from modeling_fast_r2d2.parsing.confidence import Calibration, evidence_of
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import Span
 
 BINS, POINTS = 10, 100  # of the two curves
 THRESHOLDS = (0.0, 0.3, 0.4, 0.5, 0.6, 0.7)
+TRUST_IN_WORDS = 0.03  # standard deviation of their features: the smaller, the less a few trees can say about them
 
 
-def judge(parser: TreeParser, gold: list[LabelledTree]) -> list[np.ndarray]:
-    """How sure a parser is of its constituents, how many words these have, which of them are right, and which cross a
-    gold constituent. The others stand where the gold tree is flat.
+class Constituents(NamedTuple):
+    """Constituents of a parser's trees, without whole sentences; each array has a row for each.
 
-    Returns:
-        ``(constituents,)`` float64, long, bool and bool. Whole sentences are left out.
+    Attributes:
+        confidences: as the parser has them.
+        features: ``(constituents, 3)``, as `Evidence` has them.
+        words: ``(constituents, 4, parser_embedding_size)``, the embeddings of their ``pieces``.
+        are_right: which gold trees have, too.
+        are_crossing: which cross a gold constituent. The others stand where the gold tree is flat.
     """
-    parsed = parser([tree.words for tree in gold], is_split_into_words=True)
-    rows = [
-        (confidence, span[1] - span[0] + 1, span in tree.spans, any(cross(span, other) for other in tree.spans))
-        for tree, found in zip(gold, parsed, strict=True)
-        for span, confidence in zip(found.tree.spans, found.confidences.tolist(), strict=True)
-        if span != (0, tree.num_leaves - 1)
-    ]
-    return [np.array(column) for column in zip(*rows, strict=True)]
+
+    confidences: np.ndarray
+    features: np.ndarray
+    words: np.ndarray
+    are_right: np.ndarray
+    are_crossing: np.ndarray
+
+
+def judge(parser: TreeParser, gold: list[LabelledTree]) -> Constituents:
+    """The constituents that a parser finds, beside gold trees."""
+    sentences = [tree.words for tree in gold]
+    read = parser.read(sentences, is_split_into_words=True)
+    found = in_batches(parser.model, read, lambda rows: _evidence(parser, rows), batch_tokens=parser.batch_tokens)
+    columns = []
+    for tree, (spans, *evidence) in zip(gold, found, strict=True):
+        are_inner = [span != (0, tree.num_leaves - 1) for span in spans]
+        are_right = [span in tree.spans for span in spans]
+        are_crossing = [any(cross(span, other) for other in tree.spans) for span in spans]
+        columns.append([np.array(column)[are_inner] for column in (*evidence, are_right, are_crossing)])
+    return Constituents(*map(np.concatenate, zip(*columns, strict=True)))
+
+
+def _evidence(parser: TreeParser, sentences: list[ReadSentence]) -> list[tuple]:
+    """Of each sentence the spans of its constituents, and their confidences, features and embeddings."""
+    calibration = Calibration.of(parser.model.config)
+    embeddings = parser.model.base_model.parser.embeddings
+    rows = []
+    for sentence, spans, scores, _ in zip(sentences, *parser.run(sentences), strict=True):
+        found = sentence.tree(spans).spans
+        words = range(len(sentence.words))
+        evidence = evidence_of(sentence, words, scores[sentence.word_split_points], found)
+        sure = calibration(evidence, parser.word_odds([sentence]))
+        pieces = embeddings(torch.tensor(sentence.input_ids)).numpy()
+        rows.append(([found[row] for row in evidence.rows], sure, evidence.features(), evidence.of_pieces(pieces)))
+    return rows
 
 
 def cross(one: Span, other: Span) -> bool:
@@ -54,13 +91,40 @@ def cross(one: Span, other: Span) -> bool:
     return first < start <= last < end
 
 
-def fit(probabilities: np.ndarray, num_words: np.ndarray, are_right: np.ndarray) -> Calibration:
-    """What suits best, by logistic regression."""
-    if are_right.all() or not are_right.any():
+class Fit(NamedTuple):
+    """What suits a parser: fields of its configuration, and ``(4, parser_embedding_size)``, its weights for words."""
+
+    calibration: Calibration
+    word_weight: np.ndarray
+
+    def confidences(self, found: Constituents) -> np.ndarray:
+        """Of constituents, as the parser would have them."""
+        scale, bias, pair, length = self.calibration
+        odds = found.features @ [scale, pair, length] + bias + np.einsum("npe,pe->n", found.words, self.word_weight)
+        return 1 / (1 + np.exp(-odds))
+
+    def install(self, model: Any) -> None:
+        """Write it into a model."""
+        model.config.update(self.fields | {"confidence_words": True})
+        weight = torch.from_numpy(self.word_weight).float()
+        model.base_model.parser.register_buffer("confidence_weight", weight)
+
+    @property
+    def fields(self) -> dict[str, float]:
+        """Of the configuration."""
+        return {f"confidence_{name}": value for name, value in self.calibration._asdict().items()}
+
+
+def fit(found: Constituents) -> Fit:
+    """What suits best, by logistic regression; the weights of words are kept small."""
+    if found.are_right.all() or not found.are_right.any():
         raise SystemExit("the parser is always right or never on every second tree; give more trees")
-    found = LogisticRegression(C=1e6).fit(features(probabilities, num_words), are_right)
-    scale, pair, length = found.coef_[0].round(2).tolist()
-    return Calibration(scale, round(float(found.intercept_[0]), 2), pair, length)
+    unit = TRUST_IN_WORDS / max(found.words.std(), 1e-6)
+    features = np.hstack([found.features, found.words.reshape(len(found.words), -1) * unit])
+    solved = LogisticRegression(max_iter=1000).fit(features, found.are_right)
+    (scale, pair, length), of_words = np.split(solved.coef_[0], [3])
+    numbers = (round(float(value), 2) for value in (scale, solved.intercept_[0], pair, length))
+    return Fit(Calibration(*numbers), of_words.reshape(found.words.shape[1:]) * unit)
 
 
 def calibration_error(confidences: np.ndarray, are_right: np.ndarray) -> float:
@@ -76,14 +140,14 @@ class Judgement:
     """What suits a parser, and how good its confidences are on trees that had no say in it.
 
     Attributes:
-        found, error: the calibration that suits, and the calibration error with it.
-        before, error_before: those of the model as it is.
-        confidences, are_right, are_crossing: as `judge` gives them, with the found calibration.
+        found, error: what suits, and the calibration error with it.
+        before, error_before: the calibration of the model as it is.
+        confidences, are_right, are_crossing: of constituents, with what suits.
         num_gold: the number of gold constituents.
         right_branching: shared and predicted constituents of trees that branch to the right.
     """
 
-    found: Calibration
+    found: Fit
     error: float
     before: Calibration
     error_before: float
@@ -124,30 +188,25 @@ class Judgement:
 
 
 def calibrate(parser: TreeParser, fitted: list[LabelledTree], others: list[LabelledTree]) -> Judgement:
-    """Fit the calibration on some trees, and measure it on others."""
-    before = Calibration.of(parser.model.config)
-    set_calibration(parser, Calibration())
-    found = fit(*judge(parser, fitted)[:3])
-    probabilities, num_words, are_right, are_crossing = judge(parser, others)
-    set_calibration(parser, before)
-    confidences, as_it_is = (calibration(probabilities, num_words) for calibration in (found, before))
+    """Find on some trees what suits, and measure it on others."""
+    found, judged = fit(judge(parser, fitted)), judge(parser, others)
+    confidences, are_right = found.confidences(judged), judged.are_right
     branching = [inner_spans(tree) for tree in baseline_trees(others, "right")]
     shared = sum(len(spans & tree.spans) for spans, tree in zip(branching, others, strict=True))
     return Judgement(
-        found, calibration_error(confidences, are_right), before, calibration_error(as_it_is, are_right),
-        confidences, are_right, are_crossing, sum(len(inner_spans(tree)) for tree in others),
+        found, calibration_error(confidences, are_right),
+        Calibration.of(parser.model.config), calibration_error(judged.confidences, are_right),
+        confidences, are_right, judged.are_crossing, sum(len(inner_spans(tree)) for tree in others),
         (shared, sum(map(len, branching))),
     )  # fmt: skip
 
 
-def set_calibration(parser: TreeParser, calibration: Calibration) -> None:
-    """Write it into the parser's configuration."""
-    parser.model.config.update(in_config(calibration))
-
-
-def in_config(calibration: Calibration) -> dict[str, float]:
-    """The fields of a configuration."""
-    return {f"confidence_{name}": value for name, value in calibration._asdict().items()}
+def load_whole(checkpoint: str) -> TreeParser:
+    """The parser of a checkpoint, in the model that was saved, with all of its weights."""
+    checkpoint = find_checkpoint(checkpoint)
+    names = AutoConfig.from_pretrained(checkpoint).architectures or ["FastR2D2Model"]
+    model_class = getattr(modeling_fast_r2d2, names[0], modeling_fast_r2d2.FastR2D2Model)
+    return TreeParser(load_model(model_class, checkpoint).eval(), load_tokenizer(checkpoint))
 
 
 def scores(shared: int, predicted: int, gold: int) -> tuple[float, float, float]:
@@ -157,25 +216,27 @@ def scores(shared: int, predicted: int, gold: int) -> tuple[float, float, float]
 
 def main(arguments: list[str] | None = None) -> None:
     """Fit, measure, print, and write what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("treebank", nargs="+", help="files or folders of gold trees")
-    parser.add_argument("--checkpoint", default="fast-r2d2-tiny", help="folder, Hub name or bundled name")
-    parser.add_argument("--output", type=Path, help="folder for confidence.svg and confidence.json")
-    options = parser.parse_args(arguments)
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("treebank", nargs="+", help="files or folders of gold trees")
+    command.add_argument("--checkpoint", default="fast-r2d2-tiny", help="folder, Hub name or bundled name")
+    command.add_argument("--output", type=Path, help="folder for confidence.svg and model/")
+    options = command.parse_args(arguments)
     gold = read_treebank(options.treebank)
     fitted, others = ([tree for tree in half if tree.num_leaves > 2] for half in (gold[::2], gold[1::2]))
     if not (fitted and others):
         raise SystemExit("the treebank needs trees of three or more words, in either half")
-    found = calibrate(TreeParser.from_pretrained(options.checkpoint), fitted, others)
-    fields = in_config(found.found)
-    print(f"{', '.join(f'{name} {value}' for name, value in fields.items())}: calibration error {found.error:.3f}; "
-          f"as it is, {', '.join(map(str, found.before))}: {found.error_before:.3f}")  # fmt: skip
+    parser = load_whole(options.checkpoint)
+    found = calibrate(parser, fitted, others)
+    print(f"{', '.join(f'{name} {value}' for name, value in found.found.fields.items())}: calibration error "
+          f"{found.error:.3f}; as it is, {', '.join(map(str, found.before))}: {found.error_before:.3f}")  # fmt: skip
     print(as_markdown(found.table()))
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         found.draw(options.output / "confidence.svg")
-        row = fields | {"calibration_error": found.error}
-        (options.output / "confidence.json").write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+        found.found.install(parser.model)
+        parser.model.save_pretrained(options.output / "model")
+        parser.tokenizer.save_pretrained(options.output / "model")
+        print(f"the calibrated model is in {options.output / 'model'}")
 
 
 if __name__ == "__main__":

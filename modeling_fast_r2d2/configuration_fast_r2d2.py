@@ -31,7 +31,7 @@ PROBABILITIES = (
     "hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "classifier_dropout",
 )  # fmt: skip
 SWITCHES = (
-    "normalize_split_scores", "nested_spans", "pooler", "tie_decoder", "tie_word_embeddings",
+    "normalize_split_scores", "nested_spans", "confidence_words", "pooler", "tie_decoder", "tie_word_embeddings",
 )  # fmt: skip
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "encoding": ENCODINGS,
@@ -88,6 +88,7 @@ class FastR2D2Config(PreTrainedConfig):
             added, so that its confidences are how often it is right; 1 and 0 for a parser that was not calibrated.
         confidence_pair, confidence_length: What is added for constituents of two words, and for each nat of
             ``log(words)``; 0 for a parser that was not calibrated.
+        confidence_words: Whether the parser has weights that tell what the words in and beside a constituent add.
         tie_decoder: Let the composition stack itself predict tokens and compare pairs; otherwise a second stack does.
         tree_objective: ``"exact"`` tree KL or ``"sampled"`` with ``num_tree_samples`` trees (the paper's method).
         forced_loss_weight, chart_loss_weight, lm_loss_weight, tree_loss_weight: Weights of the four losses of
@@ -151,6 +152,7 @@ class FastR2D2Config(PreTrainedConfig):
     confidence_bias: float = 0.0
     confidence_pair: float = 0.0
     confidence_length: float = 0.0
+    confidence_words: bool = False
     tie_decoder: bool = True
     tree_objective: str = "exact"
     num_tree_samples: int = 256

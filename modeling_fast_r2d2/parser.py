@@ -15,6 +15,8 @@ from .cpu_operations import Dropout
 from .fused import fused_kernels
 from .torch_internals import has_hooks
 
+PLACES = "first", "last", "before", "after"  # of tokens: a constituent's first, its last, and those beside it
+
 
 class TopDownParser(nn.Module):
     """Scores the split points of a sentence; splitting every span at its highest score gives the tree.
@@ -36,6 +38,8 @@ class TopDownParser(nn.Module):
         self.dense = nn.Linear(2 * size, size)
         self.dropout = Dropout(dropout)
         self.score = nn.Linear(size, 1)
+        if config.confidence_words:  # no parameter, since no loss reaches it
+            self.register_buffer("confidence_weight", torch.zeros(len(PLACES), config.parser_embedding_size))
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """
@@ -61,6 +65,20 @@ class TopDownParser(nn.Module):
         if self.normalize_split_scores:
             scores = _standardize(scores, is_split)
         return scores.masked_fill(~is_split, 0)
+
+    @torch.no_grad()
+    def word_odds(self, input_ids: Tensor) -> Tensor:
+        """What tokens add to the log-odds of a constituent, by where they stand to it (`PLACES`).
+
+        Args:
+            input_ids: ``(tokens,)`` long.
+
+        Returns:
+            ``(tokens, 4)``, float32 or wider; 0 without ``config.confidence_words``.
+        """
+        if not hasattr(self, "confidence_weight"):
+            return self.score.weight.new_zeros(len(input_ids), len(PLACES))
+        return F.linear(self.embeddings(input_ids), self.confidence_weight)
 
     def _apply(self, function: Callable[[Tensor], Tensor], recurse: bool = True) -> "TopDownParser":
         """Called by ``model.half()``, ``model.to(torch.bfloat16)`` and the like: weights move, but stay float32."""

@@ -16,7 +16,7 @@ from .chart_planning import merge_ranks, tree_spans
 from .configuration_fast_r2d2 import FastR2D2Config
 from .inputs import Sentences, add_split_bonus, check_embeddings, check_ids, read_split_scores
 from .outputs import FastR2D2ParserOutput
-from .parser import span_nesting
+from .parser import TopDownParser, span_nesting
 
 
 def left_to_python(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,6 +71,8 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         elif isinstance(module, nn.Embedding):
             is_token_embedding = module is getattr(self.base_model, "embeddings", None)
             init.normal_(module.weight, std=self.config.initializer_range if is_token_embedding else 1.0)
+        elif isinstance(module, TopDownParser) and self.config.confidence_words:
+            init.zeros_(module.confidence_weight)
         else:
             super()._init_weights(module)
 

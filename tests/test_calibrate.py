@@ -1,11 +1,12 @@
 """What suits a parser, and how good its confidences are, by a treebank."""
 
-import json
-
 import calibrate
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModelForPreTraining
 
+from modeling_fast_r2d2 import bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import read_treebank
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
@@ -22,13 +23,19 @@ def treebank(tmp_path):
 
 
 def test_what_the_log_odds_went_through_is_found_again():
-    random = np.random.default_rng(0)
-    probabilities, num_words = random.uniform(0.02, 0.98, 200_000), random.integers(2, 30, 200_000)
-    odds = 0.5 * np.log(probabilities / (1 - probabilities)) + 1 - 0.7 * (num_words == 2) - 0.4 * np.log(num_words)
+    random, count = np.random.default_rng(0), 200_000
+    num_words, words = random.integers(2, 30, count), random.normal(size=(count, 4, 2))
+    features = np.stack([random.normal(0, 2, count), num_words == 2, np.log(num_words)], axis=-1)
+    weight = np.array([[0.5, 0], [0, -0.5], [0.5, 0.5], [0, 0.25]])
+    odds = features @ [0.5, -0.7, -0.4] + 1 + (words * weight).sum((1, 2))
     true = 1 / (1 + np.exp(-odds))
-    are_right = random.random(200_000) < true
-    assert calibrate.fit(probabilities, num_words, are_right) == pytest.approx((0.5, 1, -0.7, -0.4), abs=0.1)
-    assert calibrate.calibration_error(true, are_right) < 0.02 < calibrate.calibration_error(probabilities, are_right)
+    are_right = random.random(count) < true
+    judged = calibrate.Constituents(true, features, words, are_right, are_right)
+    found = calibrate.fit(judged)
+    assert found.calibration == pytest.approx((0.5, 1, -0.7, -0.4), abs=0.1)
+    assert found.word_weight == pytest.approx(weight, abs=0.05)
+    assert calibrate.calibration_error(found.confidences(judged), are_right) < 0.02
+    assert calibrate.calibration_error(1 / (1 + np.exp(-features[:, 0])), are_right) > 0.02
 
 
 def test_calibration_error_is_a_mean_over_constituents():
@@ -39,9 +46,11 @@ def test_calibration_error_is_a_mean_over_constituents():
 def test_figures_are_those_of_counting_by_hand(treebank):
     parser, gold = TreeParser.from_pretrained("fast-r2d2-tiny"), read_treebank(treebank)
     before, others = parser.model.config.to_dict(), gold[1::2]
+    weight = parser.model.parser.confidence_weight.clone()
     found = calibrate.calibrate(parser, gold[::2], others)
     assert parser.model.config.to_dict() == before
-    calibrate.set_calibration(parser, found.found)
+    assert parser.model.parser.confidence_weight.equal(weight)
+    found.found.install(parser.model)
     parsed = parser([tree.words for tree in others], is_split_into_words=True)
     for row, threshold in enumerate(calibrate.THRESHOLDS, start=1):
         kept = [set(sentence.flat(threshold).spans) - {(0, len(sentence.leaves) - 1)} for sentence in parsed]
@@ -60,8 +69,19 @@ def test_what_crosses_gold_is_told_from_what_only_makes_it_binary():
 def test_the_script_prints_and_writes_what_it_found(treebank, tmp_path, capsys):
     calibrate.main([str(treebank), "--output", str(tmp_path / "out")])
     shown = capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "confidence.json").read_text())
-    assert f"confidence_scale {found['confidence_scale']}" in shown and "| min_confidence | % kept |" in shown
+    before, after = (TreeParser.from_pretrained(name) for name in ("fast-r2d2-tiny", str(tmp_path / "out" / "model")))
+    assert f"confidence_scale {after.model.config.confidence_scale}" in shown and "| min_confidence | % kept |" in shown
+    assert f"as it is, {before.model.config.confidence_scale}" in shown
+    [same], [tree] = (parser(["the old cat sat on the mat"]) for parser in (before, after))
+    assert tree.tree == same.tree and not np.allclose(tree.confidences, same.confidences)
+    found = calibrate.judge(after, read_treebank(treebank))
+    weight = after.model.parser.confidence_weight.numpy()
+    fitted = calibrate.Fit(calibrate.Calibration.of(after.model.config), weight)
+    assert found.confidences == pytest.approx(fitted.confidences(found), abs=1e-5)
+    saved = AutoModelForPreTraining.from_pretrained(tmp_path / "out" / "model").state_dict()
+    wanted = AutoModelForPreTraining.from_pretrained(bundled_checkpoint()).state_dict()
+    del wanted["model.parser.confidence_weight"], saved["model.parser.confidence_weight"]
+    assert saved.keys() == wanted.keys() and all(torch.equal(saved[name], wanted[name]) for name in wanted)
     assert "<svg" in (tmp_path / "out" / "confidence.svg").read_text()
     treebank.write_text("(S (NN a) (NN b))\n" * 2)
     with pytest.raises(SystemExit, match="trees of three or more words"):

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing
 from modeling_fast_r2d2.grammar_induction.consensus import span_posteriors
-from modeling_fast_r2d2.parsing.confidence import Calibration, split_probabilities
+from modeling_fast_r2d2.parsing.confidence import Calibration, Evidence, split_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
 scores_lists = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9)
@@ -33,9 +34,53 @@ def test_scores_that_are_far_apart_have_no_overflow():
 def test_calibration_scales_and_moves_the_log_odds():
     odds = np.log(np.array([0.2, 0.5, 0.9]) / np.array([0.8, 0.5, 0.1]))
     moved = 0.5 * odds - 1 - 0.3 * np.array([1, 0, 0]) - 0.2 * np.log([2, 3, 9])
-    found = Calibration(0.5, -1, -0.3, -0.2)(np.array([0.2, 0.5, 0.9, 1.0]), np.array([2, 3, 9, 4]))
-    np.testing.assert_allclose(found, [*(1 / (1 + np.exp(-moved))), 1.0])
-    assert (Calibration()(np.array([0.0, 1 - 1e-15]), np.array([2, 3])) >= 0).all()
+    nothing, places = np.zeros((9, 4)), np.zeros((4, 4), int)
+    evidence = Evidence([0, 1, 2, 3], np.array([0.2, 0.5, 0.9, 1.0]), np.array([2, 3, 9, 4]), places)
+    np.testing.assert_allclose(Calibration(0.5, -1, -0.3, -0.2)(evidence, nothing), [*(1 / (1 + np.exp(-moved))), 1.0])
+    extreme = Evidence([0, 1], np.array([0.0, 1 - 1e-15]), np.array([2, 3]), places[:2])
+    assert (Calibration()(extreme, nothing) >= 0).all()
+
+
+words_and_marks = st.sampled_from("the unbelievability New York's saw , ( ) car".split())
+
+
+@given(st.lists(words_and_marks, min_size=1, max_size=9), st.booleans())
+def test_words_add_what_the_weights_say_of_their_places(model, tokenizer, words, pieces):
+    """A weight that is drawn, against a sum for each constituent by hand; marks are looked past."""
+    assert model.config.confidence_words
+    of_parser, weight = model.model.parser, torch.randn(4, model.config.parser_embedding_size) / 5
+    parser = TreeParser(model, tokenizer, pieces=pieces)
+    of_parser.confidence_weight.zero_()
+    [without] = parser([words], is_split_into_words=True)
+    of_parser.confidence_weight.copy_(weight)
+    [parsed] = parser([words], is_split_into_words=True)
+    [read] = parser.read([words], is_split_into_words=True)
+    ids, offsets = read.input_ids, read.piece_offsets
+    odds = (of_parser.embeddings.weight @ weight.T).tolist()
+    for (first, last), before, after in zip(parsed.span_offsets, without.confidences, parsed.confidences, strict=True):
+        within = [piece for piece, (start, end) in enumerate(offsets) if first <= start and end <= last]
+        if before == 1:
+            assert after == 1
+            continue
+        beside = [(within[0], 0), (within[-1], 1), (within[0] - 1, 2), (within[-1] + 1, 3)]
+        added = sum(odds[ids[piece]][place] for piece, place in beside if 0 <= piece < len(ids))
+        moved = 1 / (1 + math.exp(-math.log(before / (1 - before)) - added))
+        assert after == pytest.approx(moved, abs=1e-5)
+
+
+def test_weights_of_words_begin_with_zero_and_are_kept_in_float32(tiny_config, tmp_path):
+    plain = FastR2D2ForConstituencyParsing(tiny_config)
+    assert "parser.confidence_weight" not in plain.state_dict()
+    ids = torch.arange(20)
+    assert plain.parser.word_odds(ids).count_nonzero() == 0
+    plain.save_pretrained(tmp_path)
+    model = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path, confidence_words=True)
+    assert model.parser.word_odds(ids).count_nonzero() == 0
+    model.parser.confidence_weight.normal_()
+    model.half().save_pretrained(tmp_path)
+    again = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert again.parser.confidence_weight.dtype == torch.float32
+    assert torch.equal(again.parser.word_odds(ids), model.parser.word_odds(ids))
 
 
 @pytest.mark.parametrize("method", ["parser", "minimum_risk"])

@@ -1,4 +1,8 @@
-"""How sure a parser is of its constituents: their probabilities under its split scores, calibrated on a treebank."""
+"""How sure a parser is of its constituents: their probabilities under its split scores, calibrated on a treebank.
+
+A treebank's trees are flatter than binary ones, and words tell where: in ``(a (new car))``, what follows the determiner
+is no constituent of most treebanks.
+"""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -43,8 +47,35 @@ def _probability(weights: list[float], first: int, last: int) -> float:
     return (left * right / (right + inside) + right * left / (left + inside)) / (left + right + inside)
 
 
+class Evidence(NamedTuple):
+    """What the confidences of a sentence's constituents depend on.
+
+    Attributes:
+        rows: which of the given spans they are. Those that every tree has are left out: a word with its marks, and what
+            lies within a word.
+        probabilities: ``(constituents,)`` float64, from `split_probabilities`.
+        num_words: ``(constituents,)`` long.
+        pieces: ``(constituents, 4)`` long, the numbers of the first piece, the last, and those before and after. At an
+            end of the sentence the last two lead to a row past all pieces, as -1 or as their number.
+    """
+
+    rows: list[int]
+    probabilities: np.ndarray
+    num_words: np.ndarray
+    pieces: np.ndarray
+
+    def features(self) -> np.ndarray:
+        """``(constituents, 3)``: what `Calibration` weighs by ``scale``, ``pair`` and ``length``."""
+        return np.stack([log_odds(self.probabilities), self.num_words == 2, np.log(self.num_words)], axis=-1)
+
+    def of_pieces(self, values: np.ndarray) -> np.ndarray:
+        """From ``(pieces, size)`` to ``(constituents, 4, size)``, the values of their ``pieces``; 0 for none."""
+        return np.concatenate([values, np.zeros_like(values[:1])])[self.pieces]
+
+
 class Calibration(NamedTuple):
-    """How log-odds are changed, so that confidences are how often a parser is right (Platt, 1999).
+    """How log-odds are changed, so that confidences are how often a parser is right (Platt, 1999). What words add is in
+    the parser's weights (`TopDownParser.word_odds`).
 
     Attributes:
         scale: what they are multiplied by.
@@ -63,15 +94,15 @@ class Calibration(NamedTuple):
         """The fields ``confidence_...`` of a `FastR2D2Config`."""
         return cls(*(getattr(config, f"confidence_{name}") for name in cls._fields))
 
-    def __call__(self, probabilities: np.ndarray, num_words: np.ndarray) -> np.ndarray:
-        """The probabilities of constituents of so many words, calibrated; those of 1 stay 1."""
-        odds = features(probabilities, num_words) @ [self.scale, self.pair, self.length] + self.bias
-        return np.where(probabilities < MOST, 1 / (1 + np.exp(-odds)), 1.0)
+    def __call__(self, evidence: Evidence, word_odds: np.ndarray) -> np.ndarray:
+        """The confidences of a sentence's constituents, ``(constituents,)`` float64. A probability of 1 stays 1.
 
-
-def features(probabilities: np.ndarray, num_words: np.ndarray) -> np.ndarray:
-    """``(constituents, 3)``: what `Calibration` weighs by ``scale``, ``pair`` and ``length``."""
-    return np.stack([log_odds(probabilities), num_words == 2, np.log(num_words)], axis=-1)
+        Args:
+            word_odds: ``(pieces, 4)``, what each piece of the sentence adds by its place.
+        """
+        of_words = evidence.of_pieces(word_odds).diagonal(axis1=1, axis2=2).sum(-1)
+        odds = evidence.features() @ [self.scale, self.pair, self.length] + self.bias + of_words
+        return np.where(evidence.probabilities < MOST, 1 / (1 + np.exp(-odds)), 1.0)
 
 
 def log_odds(probabilities: np.ndarray) -> np.ndarray:
@@ -80,31 +111,31 @@ def log_odds(probabilities: np.ndarray) -> np.ndarray:
     return np.log(clipped) - np.log1p(-clipped)
 
 
-def confidences(
-    read: ReadSentence, words: Sequence[int], word_scores: np.ndarray, spans: Sequence[Span], calibration: Calibration
-) -> np.ndarray:
-    """How sure a parser is of the constituents of a sentence.
+def evidence_of(read: ReadSentence, words: Sequence[int], word_scores: np.ndarray, spans: Sequence[Span]) -> Evidence:
+    """What tells how sure a parser is of the constituents of a sentence, by their words without the marks.
 
     Args:
         read: the sentence, whose ``words`` may be pieces.
         words: ``(read.words,)``, the word number of each.
         word_scores: ``(words - 1,)``, the scores of the split points between words.
         spans: of the constituents over its leaves, which are words and marks.
-        calibration: of the parser.
-
-    Returns:
-        ``(spans,)`` float32. A constituent is as sure as its words without marks. What every tree has is 1: the whole
-        sentence, a word with its marks, and what lies within a word.
     """
-    found = np.ones(len(spans), np.float32)
     of_leaves = [-1, *read.in_text_order(list(words), [-1] * len(read.marks))]
     before = list(accumulate(of_leaves, max))  # the last word before each leaf, and before the end; -1 for none
     over_words = [(before[first] + 1, before[last + 1]) for first, last in spans]
     rows = [row for row, (first, last) in enumerate(over_words) if first < last]
-    if rows:
-        of_words = [over_words[row] for row in rows]
-        num_words = np.array([last - first + 1 for first, last in of_words])
-        found[rows] = calibration(split_probabilities(word_scores, of_words), num_words)
+    of_words = [over_words[row] for row in rows]
+    firsts, lasts = np.array(of_words, int).reshape(-1, 2).T
+    starts = np.searchsorted([words[word] for word in read.word_ids], np.arange(len(word_scores) + 2))  # first pieces
+    begin, end = starts[firsts], starts[lasts + 1]
+    pieces = np.stack([begin, end - 1, begin - 1, end], axis=-1)
+    return Evidence(rows, split_probabilities(word_scores, of_words), lasts - firsts + 1, pieces)
+
+
+def confidences(evidence: Evidence, num_spans: int, calibration: Calibration, word_odds: np.ndarray) -> np.ndarray:
+    """How sure a parser is of each of ``num_spans`` constituents, float32. What every tree has is 1."""
+    found = np.ones(num_spans, np.float32)
+    found[evidence.rows] = calibration(evidence, word_odds)
     return found
 
 

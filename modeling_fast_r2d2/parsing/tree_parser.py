@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from tokenization_fast_r2d2.reading import ReadSentence
@@ -16,7 +17,7 @@ from ..embedding import evaluation, in_batches, model_inputs, node_vectors
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
-from .confidence import Calibration, confidences, flat_tree
+from .confidence import Calibration, confidences, evidence_of, flat_tree
 from .running_text import split_texts
 
 
@@ -225,7 +226,9 @@ class TreeParser:
         return in_batches(self.model, read, self._parse_batch, batch_tokens=self.batch_tokens)
 
     def _parse_batch(self, sentences: list[ReadSentence]) -> list[ParsedSentence]:
-        return [self._result(*row) for row in zip(sentences, *self.run(sentences), strict=True)]
+        spans, scores, vectors = self.run(sentences)
+        word_odds = np.split(self.word_odds(sentences), np.cumsum([len(row.input_ids) for row in sentences])[:-1])
+        return [self._result(*row) for row in zip(sentences, spans, scores, vectors, word_odds, strict=True)]
 
     def read(
         self,
@@ -254,6 +257,11 @@ class TreeParser:
         vectors = output.pooler_output.float().cpu().numpy() if self.with_vectors else [None] * len(sentences)
         return output.spans.cpu().numpy(), output.split_scores.float().cpu().numpy(), vectors
 
+    def word_odds(self, sentences: list[ReadSentence]) -> np.ndarray:
+        """``(pieces, 4)`` float32, what `Calibration` takes, for the pieces of all sentences, end to end."""
+        ids = torch.tensor([piece for sentence in sentences for piece in sentence.input_ids])
+        return self.model.base_model.parser.word_odds(ids.to(self.model.device)).float().cpu().numpy()
+
     def node_vectors(self, sentences: list[ReadSentence]) -> list[dict[Span, np.ndarray]]:
         """The vectors of the words and constituents of the parser's trees, as `embedding.node_vectors` gives them.
 
@@ -268,7 +276,12 @@ class TreeParser:
         )  # fmt: skip
 
     def _result(
-        self, sentence: ReadSentence, spans: np.ndarray, scores: np.ndarray, vector: np.ndarray | None
+        self,
+        sentence: ReadSentence,
+        spans: np.ndarray,
+        scores: np.ndarray,
+        vector: np.ndarray | None,
+        word_odds: np.ndarray,
     ) -> ParsedSentence:
         word_ids = sentence.piece_word_ids
         word_scores = scores[sentence.word_split_points]
@@ -279,7 +292,8 @@ class TreeParser:
             word_ids = sorted(set(word_ids))
         tree = sentence.tree(spans)
         split_scores = sentence.scores(scores, tree) if self.method == "parser" else None
-        sure = confidences(sentence, words, word_scores, tree.spans, Calibration.of(self.model.config))
+        evidence = evidence_of(sentence, words, word_scores, tree.spans)
+        sure = confidences(evidence, len(tree.spans), Calibration.of(self.model.config), word_odds)
         return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, sure, vector)
 
 
