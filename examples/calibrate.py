@@ -91,32 +91,9 @@ def cross(one: Span, other: Span) -> bool:
     return first < start <= last < end
 
 
-class Fit(NamedTuple):
-    """What suits a parser: fields of its configuration, and ``(4, parser_embedding_size)``, its weights for words."""
-
-    calibration: Calibration
-    word_weight: np.ndarray
-
-    def confidences(self, found: Constituents) -> np.ndarray:
-        """Of constituents, as the parser would have them."""
-        scale, bias, pair, length = self.calibration
-        odds = found.features @ [scale, pair, length] + bias + np.einsum("npe,pe->n", found.words, self.word_weight)
-        return 1 / (1 + np.exp(-odds))
-
-    def install(self, model: Any) -> None:
-        """Write it into a model."""
-        model.config.update(self.fields | {"confidence_words": True})
-        weight = torch.from_numpy(self.word_weight).float()
-        model.base_model.parser.register_buffer("confidence_weight", weight)
-
-    @property
-    def fields(self) -> dict[str, float]:
-        """Of the configuration."""
-        return {f"confidence_{name}": value for name, value in self.calibration._asdict().items()}
-
-
-def fit(found: Constituents) -> Fit:
-    """What suits best, by logistic regression; the weights of words are kept small."""
+def fit(found: Constituents) -> tuple[Calibration, np.ndarray]:
+    """What suits best, by logistic regression: the calibration, and ``(4, parser_embedding_size)``, the weights of
+    words, which are kept small."""
     if found.are_right.all() or not found.are_right.any():
         raise SystemExit("the parser is always right or never on every second tree; give more trees")
     unit = TRUST_IN_WORDS / max(found.words.std(), 1e-6)
@@ -124,7 +101,18 @@ def fit(found: Constituents) -> Fit:
     solved = LogisticRegression(max_iter=1000).fit(features, found.are_right)
     (scale, pair, length), of_words = np.split(solved.coef_[0], [3])
     numbers = (round(float(value), 2) for value in (scale, solved.intercept_[0], pair, length))
-    return Fit(Calibration(*numbers), of_words.reshape(found.words.shape[1:]) * unit)
+    return Calibration(*numbers), of_words.reshape(found.words.shape[1:]) * unit
+
+
+def install(model: Any, calibration: Calibration, word_weight: np.ndarray) -> None:
+    """Write what suits into a model."""
+    model.config.update(in_config(calibration) | {"confidence_words": True})
+    model.base_model.parser.register_buffer("confidence_weight", torch.from_numpy(word_weight).float())
+
+
+def in_config(calibration: Calibration) -> dict[str, float]:
+    """The fields of a configuration."""
+    return {f"confidence_{name}": value for name, value in calibration._asdict().items()}
 
 
 def calibration_error(confidences: np.ndarray, are_right: np.ndarray) -> float:
@@ -137,47 +125,48 @@ def calibration_error(confidences: np.ndarray, are_right: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What suits a parser, and how good its confidences are on trees that had no say in it.
+    """How good a parser's confidences are on trees that had no say in its calibration.
 
     Attributes:
-        found, error: what suits, and the calibration error with it.
-        before, error_before: the calibration of the model as it is.
-        confidences, are_right, are_crossing: of constituents, with what suits.
+        before, error_before: its calibration before this one, and the calibration error with it.
+        found, error: this calibration, and the calibration error with it.
+        constituents: that the parser finds.
         num_gold: the number of gold constituents.
         right_branching: shared and predicted constituents of trees that branch to the right.
     """
 
-    found: Fit
-    error: float
     before: Calibration
     error_before: float
-    confidences: np.ndarray
-    are_right: np.ndarray
-    are_crossing: np.ndarray
+    found: Calibration
+    error: float
+    constituents: Constituents
     num_gold: int
     right_branching: tuple[int, int]
 
     def table(self) -> list[list[str]]:
         """Per threshold: the share of constituents that stay; precision, recall and F1 of all of them together; and the
         share of them that cross gold ones."""
+        confidences, are_right = self.constituents.confidences, self.constituents.are_right
         rows = [["min_confidence", "% kept", "precision", "recall", "F1", "% crossing"]]
         for threshold in THRESHOLDS:
-            kept = self.confidences >= threshold
-            figures = scores(self.are_right[kept].sum(), kept.sum(), self.num_gold)
+            kept = confidences >= threshold
+            crossing = self.constituents.are_crossing[kept].sum() / max(kept.sum(), 1)
+            figures = scores(are_right[kept].sum(), kept.sum(), self.num_gold)
             rows.append([f"{threshold:.1f}", f"{100 * kept.mean():.0f}", *(f"{value:.1f}" for value in figures),
-                         f"{100 * self.are_crossing[kept].sum() / max(kept.sum(), 1):.1f}"])  # fmt: skip
+                         f"{100 * crossing:.1f}"])  # fmt: skip
         figures = scores(*self.right_branching, self.num_gold)
         return [*rows, ["right-branching trees", "", *(f"{value:.1f}" for value in figures), ""]]
 
     def draw(self, path: Path) -> None:
         """The reliability diagram, and precision over recall."""
+        confidences, are_right = self.constituents.confidences, self.constituents.are_right
         figure = Figure(figsize=(9, 4), layout="constrained")
         reliability, curve = figure.subplots(1, 2)
-        shares, means = calibration_curve(self.are_right, self.confidences, n_bins=BINS)
+        shares, means = calibration_curve(are_right, confidences, n_bins=BINS)
         reliability.plot([0, 1], [0, 1], color="gray", linewidth=1)
         reliability.plot(means, shares, marker="o")
         reliability.set(xlabel="confidence", ylabel="share of right constituents", xlim=(0, 1), ylim=(0, 1))
-        shared = self.are_right[np.argsort(-self.confidences, kind="stable")].cumsum()
+        shared = are_right[np.argsort(-confidences, kind="stable")].cumsum()
         kept = np.unique(np.linspace(len(shared) / POINTS, len(shared), POINTS).astype(int).clip(1))
         curve.plot(100 * shared[kept - 1] / self.num_gold, 100 * shared[kept - 1] / kept, label="surest first")
         precision, recall, _ = scores(*self.right_branching, self.num_gold)
@@ -188,16 +177,17 @@ class Judgement:
 
 
 def calibrate(parser: TreeParser, fitted: list[LabelledTree], others: list[LabelledTree]) -> Judgement:
-    """Find on some trees what suits, and measure it on others."""
-    found, judged = fit(judge(parser, fitted)), judge(parser, others)
-    confidences, are_right = found.confidences(judged), judged.are_right
+    """Calibrate a parser by some trees, and judge it by others."""
+    before, at_first = Calibration.of(parser.model.config), judge(parser, others)
+    found, word_weight = fit(judge(parser, fitted))
+    install(parser.model, found, word_weight)
+    judged = judge(parser, others)
     branching = [inner_spans(tree) for tree in baseline_trees(others, "right")]
     shared = sum(len(spans & tree.spans) for spans, tree in zip(branching, others, strict=True))
     return Judgement(
-        found, calibration_error(confidences, are_right),
-        Calibration.of(parser.model.config), calibration_error(judged.confidences, are_right),
-        confidences, are_right, judged.are_crossing, sum(len(inner_spans(tree)) for tree in others),
-        (shared, sum(map(len, branching))),
+        before, calibration_error(at_first.confidences, at_first.are_right),
+        found, calibration_error(judged.confidences, judged.are_right),
+        judged, sum(len(inner_spans(tree)) for tree in others), (shared, sum(map(len, branching))),
     )  # fmt: skip
 
 
@@ -227,13 +217,12 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit("the treebank needs trees of three or more words, in either half")
     parser = load_whole(options.checkpoint)
     found = calibrate(parser, fitted, others)
-    print(f"{', '.join(f'{name} {value}' for name, value in found.found.fields.items())}: calibration error "
+    print(f"{', '.join(f'{name} {value}' for name, value in in_config(found.found).items())}: calibration error "
           f"{found.error:.3f}; as it is, {', '.join(map(str, found.before))}: {found.error_before:.3f}")  # fmt: skip
     print(as_markdown(found.table()))
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         found.draw(options.output / "confidence.svg")
-        found.found.install(parser.model)
         parser.model.save_pretrained(options.output / "model")
         parser.tokenizer.save_pretrained(options.output / "model")
         print(f"the calibrated model is in {options.output / 'model'}")
