@@ -29,6 +29,8 @@ class TopDownParser(nn.Module):
     many scores would be equal, and trees would change.
     """
 
+    confidence_weight: Tensor  # only with ``config.confidence_words``
+
     def __init__(self, config: FastR2D2Config):
         super().__init__()
         size, dropout = config.parser_hidden_size, config.parser_dropout_prob

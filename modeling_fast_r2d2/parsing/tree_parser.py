@@ -260,7 +260,8 @@ class TreeParser:
     def word_odds(self, sentences: list[ReadSentence]) -> np.ndarray:
         """``(pieces, 4)`` float32, what `Calibration` takes, for the pieces of all sentences, end to end."""
         ids = torch.tensor([piece for sentence in sentences for piece in sentence.input_ids])
-        return self.model.base_model.parser.word_odds(ids.to(self.model.device)).float().cpu().numpy()
+        parser: Any = self.model.base_model.parser
+        return parser.word_odds(ids.to(self.model.device)).float().cpu().numpy()
 
     def node_vectors(self, sentences: list[ReadSentence]) -> list[dict[Span, np.ndarray]]:
         """The vectors of the words and constituents of the parser's trees, as `embedding.node_vectors` gives them.
