@@ -21,7 +21,7 @@ from tokenization_fast_r2d2.word_rules import find_words
 
 LINES = 20_000  # of the corpus, taken at equal distances
 COMMONEST = 20  # words that tell the direction of branching
-LEAST_DIRECTION, LARGEST_SKEW = 0.5, 1.0  # with less a language branches to both sides
+LEAST_DIRECTION, LARGEST_SKEW = 0.75, 1.0  # with less a language may branch to both sides, or to the other
 UNSPACED = 0.5  # the share of characters in scripts without blanks, from which tokens are characters
 # The share of words with a capital letter inside sentences: with fewer there are no capitals, with more all nouns have
 # one, as in German.
