@@ -98,7 +98,7 @@ def fit(found: Constituents) -> tuple[Calibration, np.ndarray]:
         raise SystemExit("the parser is always right or never on every second tree; give more trees")
     unit = TRUST_IN_WORDS / max(found.words.std(), 1e-6)
     features = np.hstack([found.features, found.words.reshape(len(found.words), -1) * unit])
-    solved = LogisticRegression(max_iter=1000).fit(features, found.are_right)
+    solved = LogisticRegression(tol=1e-6, max_iter=1000).fit(features, found.are_right)
     (scale, pair, length), of_words = np.split(solved.coef_[0], [3])
     numbers = (round(float(value), 2) for value in (scale, solved.intercept_[0], pair, length))
     return Calibration(*numbers), of_words.reshape(found.words.shape[1:]) * unit
