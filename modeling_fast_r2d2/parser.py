@@ -79,7 +79,7 @@ class TopDownParser(nn.Module):
             ``(tokens, 4)``, float32 or wider; 0 without ``config.confidence_words``.
         """
         if not hasattr(self, "confidence_weight"):
-            return self.score.weight.new_zeros(len(input_ids), len(PLACES))
+            return torch.zeros(len(input_ids), len(PLACES), device=input_ids.device)
         return F.linear(self.embeddings(input_ids), self.confidence_weight)
 
     def _apply(self, function: Callable[[Tensor], Tensor], recurse: bool = True) -> "TopDownParser":
