@@ -163,6 +163,11 @@ def evaluation(model: nn.Module) -> Iterator[None]:
                     module.training = was_training
 
 
+def on_device(tensor: Tensor, model: Any) -> Tensor:
+    """A tensor on a model's device. Where weights are offloaded, they come to the tensor, and it stays."""
+    return tensor if model.device.type == "meta" else tensor.to(model.device)
+
+
 def model_inputs(
     model: Any, processor: Any, sentences: Sequence[Any], bounds_bonus: float | None = None, keep_words: bool = True
 ) -> dict[str, Tensor]:
@@ -174,7 +179,7 @@ def model_inputs(
         bounds_bonus: in place of the configuration's, in nats; None leaves it to the model.
         keep_words: as for the processor's `pad`.
     """
-    batch = {name: tensor.to(model.device) for name, tensor in processor.pad(sentences, keep_words).items()}
+    batch = {name: on_device(tensor, model) for name, tensor in processor.pad(sentences, keep_words).items()}
     if bounds_bonus is not None:
         signs = batch.pop("split_signs")
         batch["split_bonus"] = split_bonus_of(signs, bounds_bonus, model.config.names_bonus)

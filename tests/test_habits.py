@@ -168,3 +168,13 @@ def test_weights_may_wait_elsewhere_until_they_are_used(tiny_config, a_batch, mo
         found = model(**a_batch)
     for name in expected.keys() & {"split_scores", "pooler_output", "loss"}:
         torch.testing.assert_close(found[name], expected[name])
+
+
+def test_a_tree_parser_takes_a_model_whose_weights_wait_elsewhere():
+    parser = TreeParser.from_pretrained(bundled_checkpoint(), with_vectors=True)
+    [expected] = parser(["The old man sold his house."])
+    cpu_offload(parser.model)
+    [found] = parser(["The old man sold his house."])
+    assert found.tree == expected.tree
+    torch.testing.assert_close(torch.from_numpy(found.confidences), torch.from_numpy(expected.confidences))
+    torch.testing.assert_close(torch.from_numpy(found.vector), torch.from_numpy(expected.vector))

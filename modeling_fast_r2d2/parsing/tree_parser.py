@@ -13,7 +13,7 @@ from tokenization_fast_r2d2.trees import BinaryTree, Span
 
 from ..checkpoints import find_checkpoint, load_model, load_tokenizer
 from ..configuration_fast_r2d2 import check_punctuation
-from ..embedding import evaluation, in_batches, model_inputs, node_vectors
+from ..embedding import evaluation, in_batches, model_inputs, node_vectors, on_device
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
@@ -261,7 +261,7 @@ class TreeParser:
         """``(pieces, 4)`` float32, what `Calibration` takes, for the pieces of all sentences, end to end."""
         ids = torch.tensor([piece for sentence in sentences for piece in sentence.input_ids])
         parser: Any = self.model.base_model.parser
-        return parser.word_odds(ids.to(self.model.device)).float().cpu().numpy()
+        return parser.word_odds(on_device(ids, self.model)).float().cpu().numpy()
 
     def node_vectors(self, sentences: list[ReadSentence]) -> list[dict[Span, np.ndarray]]:
         """The vectors of the words and constituents of the parser's trees, as `embedding.node_vectors` gives them.
