@@ -20,14 +20,12 @@ class Guidance:
         encoding: ``"chart"``; or ``"forced"``, one tree per sentence, without candidates to choose from.
         chart_scores: ``(batch, seq_len - 1)`` float32. These scores, plus the model's noise, prune the charts or make
             the trees instead of the parser's. The tree loss still trains the parser's own.
-        chart_rows: ``(batch,)`` bool, the sentences for which ``chart_scores`` are used; None means all.
         choice_scores: ``(batch, seq_len - 1)`` float32, a teacher's split scores, for the choice loss.
         lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
     """
 
     encoding: str = "chart"
     chart_scores: Tensor | None = None
-    chart_rows: Tensor | None = None
     choice_scores: Tensor | None = None
     lm_trains_choice: bool = True
 

@@ -90,20 +90,13 @@ class Guide:
         if settings.chart_scores in ("minimum_risk", "grammar"):
             grammar = self.grammar if settings.chart_scores == "grammar" else None
             chart_scores = minimum_risk_scores(chart_scores, batch, grammar)
-        chart_rows = choice_scores = None
         if 0 < share < 1:
             by_counts = (torch.rand(len(signs)) < share).to(signs.device)
-            if chart_scores is None:
-                chart_scores, chart_rows = scores("counts") + bonus, by_counts
-            else:
-                chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
-        if settings.choice_loss:
-            choice_scores = scores(settings.choice_scores) + bonus
+            chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
         return batch, Guidance(
             encoding=settings.encoding,
             chart_scores=chart_scores,
-            chart_rows=chart_rows,
-            choice_scores=choice_scores,
+            choice_scores=scores(settings.choice_scores) + bonus if settings.choice_loss else None,
             lm_trains_choice=settings.lm_trains_choice,
         )
 
@@ -126,7 +119,8 @@ def _scorer_without_counts(settings: Settings) -> str | None:
     """The scorer of charts that are not pruned by counts; None if the model's own forward pass prunes them."""
     if settings.chart_scores in OF_THE_SNAPSHOT:
         return "snapshot"
-    return "parser" if settings.bounds_bonus or settings.names_bonus or settings.skew else None
+    is_mixed = settings.effective_counts_share > 0
+    return "parser" if is_mixed or settings.bounds_bonus or settings.names_bonus or settings.skew else None
 
 
 def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor], grammar: Grammar | None = None) -> Tensor:

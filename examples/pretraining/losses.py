@@ -8,7 +8,6 @@ a class of modules: its parameters are trained and are in checkpoints, but not i
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
@@ -144,16 +143,13 @@ class Objective(nn.Module):
             ValueError: for scores of another shape, or NaN.
         """
         base, scores = self.model.model, guidance.chart_scores
-        # Where all sentences are encoded along a tree of given scores, nothing needs the parser's own.
-        given = scores if guidance.encoding == "forced" and guidance.chart_rows is None else None
+        # Where sentences are encoded along trees of given scores, nothing needs the parser's own.
+        given = scores if guidance.encoding == "forced" else None
         batch = base.read_batch(
             inputs["input_ids"], inputs.get("attention_mask"), inputs.get("atom_spans"), split_scores=given
         )
         if scores is not None:
             scores = read_split_scores(scores, batch.sentences)
-        if guidance.chart_rows is not None:  # the parser's scores in the other rows
-            own = batch.split_scores.detach()
-            scores = torch.where(guidance.chart_rows[:, None], guidance.chart_scores, own)
         chart, encoded = base.encode_batch(
             batch, guidance.encoding, chart_scores=scores, vectors_train_choice=guidance.lm_trains_choice
         )

@@ -42,23 +42,26 @@ def test_the_papers_settings_ask_for_nothing(guided):
     assert guidance == Guidance()
 
 
-def test_settings_become_guidance(guided, teacher):
-    scores, guide = teacher(guided["input_ids"]), Guide(teacher, None)
+def test_settings_become_guidance(guided, teacher, tiny_model):
+    scores, guide = teacher(guided["input_ids"]), Guide(teacher, tiny_model)
     found = asked(guide, Settings(chart_scores="counts"), guided)
     assert found.keys() == {"chart_scores"} and torch.equal(found["chart_scores"], scores)
     found = asked(guide, Stage("", 1, None, TAUGHT).at(0.5), guided)
-    assert found.keys() == {"chart_scores", "chart_rows", "choice_scores", "lm_trains_choice"}
-    assert torch.equal(found["choice_scores"], scores) and torch.equal(found["chart_scores"], scores)
+    assert found.keys() == {"chart_scores", "choice_scores", "lm_trains_choice"}
+    assert torch.equal(found["choice_scores"], scores)
+    own = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
+    is_counts, is_own = ((found["chart_scores"] == each).all(1) for each in (scores, own))
+    assert (is_counts ^ is_own).all()
     assert found["lm_trains_choice"] is False
 
 
-def test_the_share_of_counts_is_a_share_of_the_sentences(teacher):
+def test_the_share_of_counts_is_a_share_of_the_sentences(teacher, tiny_model):
     ids = torch.ones(4000, 2, dtype=torch.long)
-    batch, guide = {"input_ids": ids, "split_signs": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, None)
-    rows = asked(guide, Settings("mixed", counts_share=0.3), batch)["chart_rows"]
-    assert rows.dtype == torch.bool and rows.float().mean() == pytest.approx(0.3, abs=0.03)
+    batch, guide = {"input_ids": ids, "split_signs": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, tiny_model)
+    for share in (0.3, 1.0):
+        rows = asked(guide, Settings("mixed", counts_share=share), batch)["chart_scores"] == teacher(ids)
+        assert rows.float().mean() == pytest.approx(share, abs=0.03)
     assert "chart_scores" not in asked(guide, Settings("mixed", counts_share=0.0), batch)
-    assert "chart_rows" not in asked(guide, Settings("mixed", counts_share=1.0), batch)
 
 
 def test_skew_lowers_every_score_from_left_to_right(guided, teacher, tiny_model):
@@ -91,7 +94,7 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     now = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
     tiny_model.train()
     by_parser = asked(guide, settings, guided)
-    assert "chart_rows" not in by_parser and tiny_model.training
+    assert tiny_model.training
     assert torch.allclose(by_parser["choice_scores"], own + bonus) and not torch.allclose(own, now)
     assert torch.allclose(by_parser["chart_scores"], now + bonus) and not by_parser["chart_scores"].requires_grad
     by_snapshot = asked(guide, Settings("snapshot", bounds_bonus=2), guided)

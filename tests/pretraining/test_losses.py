@@ -50,27 +50,20 @@ def test_the_papers_losses_are_those_of_the_model(objective, a_batch):
 
 
 def test_charts_are_pruned_by_given_scores_while_the_tree_loss_keeps_the_parsers(objective, a_batch):
-    scores, some = torch.randn(5, 8), torch.tensor([True, False, False, True, False])
+    scores = torch.randn(5, 8)
     found = objective(a_batch, Guidance(chart_scores=scores), [LM, TREE])
     plain, given = objective.model(**a_batch), objective.model(**a_batch, split_scores=scores)
     assert found["lm"] / 27 == given.lm_loss != plain.lm_loss
     found["tree"].backward()
     assert all(parameter.grad is not None for parameter in objective.model.model.parser.parameters())
-    mixed = objective.encode(a_batch, Guidance(chart_scores=scores, chart_rows=some))
-    roots = mixed.encoded.nodes[mixed.chart.roots]
-    torch.testing.assert_close(roots, torch.where(some[:, None], given.pooler_output, plain.pooler_output))
 
 
-def test_forced_trees_may_be_those_of_given_scores_in_some_rows(objective, a_batch):
-    scores, some = torch.randn(5, 8), torch.tensor([True, False, False, True, False])
+def test_forced_trees_may_be_those_of_given_scores(objective, a_batch):
+    scores = torch.randn(5, 8)
     objective.eval()
-    plain, given = (
-        objective.model.model(**a_batch, encoding="forced", **more).pooler_output
-        for more in ({}, {"split_scores": scores})
-    )
-    for rows, expected in ((None, given), (some, torch.where(some[:, None], given, plain))):
-        found = objective.encode(a_batch, Guidance("forced", chart_scores=scores, chart_rows=rows))
-        torch.testing.assert_close(found.encoded.nodes[found.chart.roots], expected)
+    expected = objective.model.model(**a_batch, encoding="forced", split_scores=scores).pooler_output
+    found = objective.encode(a_batch, Guidance("forced", chart_scores=scores))
+    torch.testing.assert_close(found.encoded.nodes[found.chart.roots], expected)
 
 
 @pytest.mark.parametrize("apart", [True, False])
