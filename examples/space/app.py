@@ -40,7 +40,10 @@ def copy(sentences: list[views.Words], number: int | None, method: str, form: st
 
 
 with gr.Blocks(title="Fast-R2D2", analytics_enabled=False) as app:
-    gr.Markdown("# Fast-R2D2\nTrees and vectors from raw text. Nobody labelled a tree for this parser.")
+    gr.Markdown(
+        "# Fast-R2D2\nTrees and vectors from raw text. Labelled trees have told the parser how sure to be, and nothing "
+        "else."
+    )
     text = gr.Textbox(EXAMPLE, label="Text", lines=2, max_length=5000, elem_id="text")
     button = gr.Button("Parse", variant="primary", elem_id="parse")
     state, sentence = gr.State([]), gr.Radio([], label="Sentence", elem_id="sentence")

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 from fast_r2d2_entry_points.command_line.formats import as_json
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
+from modeling_fast_r2d2.parsing.phrases import PhraseIndex
 from modeling_fast_r2d2.parsing.running_text import split_texts
 from modeling_fast_r2d2.pictures import draw_chart
 
@@ -49,7 +50,10 @@ def trees_view(words: Words) -> str:
         caption = f"{name}{' (the same tree)' * is_same}"
         picture = parsed[method]._repr_svg_()
         figures.append(f'<figure style="margin:0;{FRAME}"><figcaption>{caption}</figcaption>{picture}</figure>')
-    note = "The bars below the parser's tree are its split scores: each span splits at its highest bar."
+    note = (
+        "The thinner a line, the less sure is the parser. The bars below its tree are its split scores: each span splits "
+        "at its highest bar."
+    )
     return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em">{"".join(figures)}</div><p>{note}</p>'
 
 
@@ -69,30 +73,25 @@ def copy_view(words: Words, method: str, form: str) -> str:
 
 
 def constituents(words: Words) -> list[tuple[str, np.ndarray]]:
-    """The constituents of the parser's tree, or the only word; the widest first. Vectors have length 1."""
+    """The constituents of the parser's tree, or the only word; the widest first."""
     parser = parsers()["parser"]
     [read] = parser.read([words], is_split_into_words=True)
     [vectors] = parser.node_vectors([read])
     widest_first = sorted(vectors, key=lambda span: span[0] - span[1])
     shown = [span for span in widest_first if span[0] < span[1]] or widest_first
-    return [(" ".join(read.words[i : j + 1]), vectors[i, j] / np.linalg.norm(vectors[i, j])) for i, j in shown]
+    return [(" ".join(read.words[i : j + 1]), vectors[i, j]) for i, j in shown]
 
 
 @cache
-def corpus() -> tuple[list[tuple[str, str]], np.ndarray]:
-    """The constituents of the corpus, each with its sentence, and their vectors ``(constituents, hidden_size)``."""
+def corpus() -> PhraseIndex:
+    """The constituents of the corpus."""
     lines = (Path(__file__).parent / "corpus.txt").read_text(encoding="utf-8").splitlines()
-    rows = {
-        (text, line): vector for line in lines for words in sentences_of(line) for text, vector in constituents(words)
-    }
-    return list(rows), np.stack(list(rows.values()))
+    return PhraseIndex.build(parsers()["parser"], lines, LONGEST)
 
 
-def nearest_view(words: Words, chosen: str, count: int = 10) -> list[list[str]]:
+def nearest_view(words: Words, chosen: str) -> list[list[str]]:
     """The constituents of the corpus whose vectors have the highest cosine with the chosen one: a row for each."""
     vector = dict(constituents(words)).get(chosen)
     if vector is None:
         return []
-    texts, vectors = corpus()
-    cosines = vectors @ vector
-    return [[f"{cosines[row]:.3f}", *texts[row]] for row in np.argsort(-cosines)[:count]]
+    return [[f"{found.cosine:.3f}", found.phrase, " ".join(found.words)] for found in corpus().nearest(vector)]

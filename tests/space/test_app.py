@@ -125,7 +125,7 @@ def test_the_chart_shows_probabilities(page):
 
 def test_constituents_find_their_nearest(page):
     open_tab(page, "Nearest constituents")
-    until(page, lambda: "The old man bought a new car." in page.find_element(By.ID, "nearest").text)
+    until(page, lambda: "The old man bought a new car" in page.find_element(By.ID, "nearest").text)
     assert "1.000" in page.find_element(By.ID, "nearest").text
     until(page, lambda: choose(page, "a new car"))
 
