@@ -51,8 +51,8 @@ def trees_view(words: Words) -> str:
         picture = parsed[method]._repr_svg_()
         figures.append(f'<figure style="margin:0;{FRAME}"><figcaption>{caption}</figcaption>{picture}</figure>')
     note = (
-        "The thinner a line, the less sure is the parser. The bars below its tree are its split scores: each span splits "
-        "at its highest bar."
+        "The thinner a line, the less sure is the parser. "
+        "The bars below its tree are its split scores: each span splits at its highest bar."
     )
     return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em">{"".join(figures)}</div><p>{note}</p>'
 
