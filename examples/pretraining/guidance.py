@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
@@ -16,7 +17,7 @@ from pretraining.count_teacher import CountTeacher
 from pretraining.count_vectors import CountVectors
 from pretraining.encoded import Guidance
 from pretraining.grammar import Grammar, learn_grammar
-from pretraining.recipe import OF_THE_SNAPSHOT, Settings
+from pretraining.recipe import OF_MINIMUM_RISK, OF_THE_SNAPSHOT, Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_split_signs
 
@@ -41,7 +42,7 @@ class Guide:
         model: gives its parser's scores; not wrapped for data-parallel training.
         count_vectors: may be None if no loss needs them.
         given: the model that the run began with, as it was; None if no loss needs it.
-        counts_skew: of the run's language, for stages with a ``skew``.
+        counts_skew: of the run's language, for stages with a ``skew`` or ``pairs_bonus``.
     """
 
     def __init__(
@@ -87,9 +88,10 @@ class Guide:
         share = settings.effective_counts_share
         scorer = "counts" if share == 1 else _scorer_without_counts(settings)
         chart_scores = scores(scorer) + bonus if scorer else None
-        if settings.chart_scores in ("minimum_risk", "grammar"):
+        if settings.chart_scores in OF_MINIMUM_RISK:
             grammar = self.grammar if settings.chart_scores == "grammar" else None
-            chart_scores = minimum_risk_scores(chart_scores, batch, grammar)
+            pairs_bonus = settings.pairs_bonus * self.counts_skew
+            chart_scores = minimum_risk_scores(chart_scores, batch, grammar, pairs_bonus)
         if 0 < share < 1:
             by_counts = (torch.rand(len(signs)) < share).to(signs.device)
             chart_scores = (scores("counts") + bonus).where(by_counts[:, None], chart_scores)
@@ -123,23 +125,64 @@ def _scorer_without_counts(settings: Settings) -> str | None:
     return "parser" if is_mixed or settings.bounds_bonus or settings.names_bonus or settings.skew else None
 
 
-def minimum_risk_scores(scores: Tensor, batch: dict[str, Tensor], grammar: Grammar | None = None) -> Tensor:
+def minimum_risk_scores(
+    scores: Tensor, batch: dict[str, Tensor], grammar: Grammar | None = None, pairs_bonus: float = 0.0
+) -> Tensor:
     """Scores whose best tree is the tree of minimum risk under the distribution of the given ones.
 
     Args:
         scores: ``(batch, seq_len - 1)`` float32.
         batch: its words are kept whole if it has ``atom_spans``.
         grammar: whose product with these scores counts; None: the scores alone.
+        pairs_bonus: as for `loosen_pairs`.
 
     Returns:
         Scores that differ so much within a tree that the noise of training changes nothing.
     """
-    lengths = batch["attention_mask"].sum(1)
+    lengths, is_between_words = batch["attention_mask"].sum(1), torch.ones_like(scores, dtype=torch.bool)
     if "atom_spans" in batch:
-        scores = scores - WITHIN_WORDS * span_nesting(batch["atom_spans"], scores.shape[1])
+        nesting = span_nesting(batch["atom_spans"], scores.shape[1])
+        scores, is_between_words = scores - WITHIN_WORDS * nesting, nesting == 0
     if grammar is None:
         posteriors = span_posteriors(scores, lengths)
     else:
         posteriors = grammar.span_posteriors(batch["input_ids"], scores, lengths)
-    spans = minimum_risk_trees(posteriors, lengths).to(scores)
-    return BEYOND_NOISE * (spans[..., 1] - spans[..., 0])  # a span is wider than those in it
+    spans = minimum_risk_trees(posteriors, lengths).to(scores.device)
+    if pairs_bonus:
+        spans = loosen_pairs(spans, scores, is_between_words, pairs_bonus)
+    return BEYOND_NOISE * (spans[..., 1] - spans[..., 0]).to(scores)  # a span is wider than those in it
+
+
+def loosen_pairs(spans: Tensor, scores: Tensor, is_between_words: Tensor, bonus: float) -> Tensor:
+    """Trees with fewer pairs of words before longer phrases: ``((will build) (a bridge))`` becomes ``(will (build (a
+    bridge)))``. The text cannot tell the two apart, since *will build* and *build a bridge* both occur like one word.
+
+    Args:
+        spans: ``(batch, seq_len - 1, 2)`` long, of the constituent that splits at each split point, as of
+            `minimum_risk_trees`.
+        scores: ``(batch, seq_len - 1)``, split scores.
+        is_between_words: ``(batch, seq_len - 1)`` bool, the split points that do not lie within a word.
+        bonus: in nats, not 0. A pair is loosened if the split score within it, raised by the bonus, is above that
+            beside it. Below 0, pairs are those after longer phrases, as suits languages that branch to the left.
+
+    Returns:
+        Spans like the given ones.
+    """
+    first, last = spans.unbind(-1)
+    beside = (last if bonus > 0 else first - 1).clamp(0, max(0, spans.shape[1] - 1))
+    outer_first, outer_last = (edge.gather(1, beside) for edge in (first, last))  # of the parent, if that splits there
+    if bonus > 0:
+        is_inner = (outer_first == first) & (outer_last > last)
+    else:
+        is_inner = (outer_last == last) & (outer_first < first)
+    before = F.pad(is_between_words.long().cumsum(1), (1, 0))
+    is_pair = is_between_words & (before.gather(1, last.clamp(min=0)) - before.gather(1, first.clamp(min=0)) == 1)
+    is_close = scores + abs(bonus) > scores.gather(1, beside)
+    rows, within = (is_inner & is_pair & is_close).nonzero(as_tuple=True)
+    beside, loosened = beside[rows, within], spans.clone()
+    loosened[rows, within] = spans[rows, beside]
+    if bonus > 0:
+        loosened[rows, beside, 0] = within + 1
+    else:
+        loosened[rows, beside, 1] = within
+    return loosened

@@ -87,7 +87,7 @@ class DataOptions:
     )
     counts_skew: str = option(
         "nats by which trees from counts of the text prefer to branch to the right, or auto: by the words that begin "
-        "and end units; 0 is no preference, 1 suits English. It also multiplies the skew of stages", "0",
+        "and end units; 0 is no preference, 1 suits English. It also multiplies skew and pairs_bonus of stages", "0",
     )  # fmt: skip
     names: str = option(
         "whether words that begin with a capital letter are taken for names: yes, no (no stage has a bonus for names, "
@@ -269,7 +269,7 @@ class Options:
             data = {name: value for name, value in data.items() if name not in only_watch}
         if self.stages:
             chosen["stages"] = self._plain_stages()
-        if self.needs_counts or any(settings.skew for settings in ends_of(self.stages)):
+        if self.needs_counts or any(settings.skew or settings.pairs_bonus for settings in ends_of(self.stages)):
             chosen["counts_skew"] = self.data.counts_skew
         training = asdict(self.training)
         del training["recipe"]  # the file may move; its contents are above

@@ -31,7 +31,8 @@ ALLOWED_WORDS = {
     "chart_scores": ("parser", "snapshot", "minimum_risk", "grammar", "counts", "mixed"),
     "choice_scores": ("counts", "snapshot"),
 }
-OF_THE_SNAPSHOT = ("snapshot", "minimum_risk", "grammar")  # among chart_scores
+OF_MINIMUM_RISK = ("minimum_risk", "grammar")  # among chart_scores
+OF_THE_SNAPSHOT = ("snapshot", *OF_MINIMUM_RISK)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Settings:
         names_bonus: nats that are taken from all these scores within names (`ReadSentence.names`).
         skew: by how many nats all these scores fall from one split point to the next, times the run's ``counts_skew``.
             Without it, trees of languages that branch to one side lose the direction that counts gave them.
+        pairs_bonus: with trees of ``"minimum_risk"`` or a ``"grammar"``, nats times the run's ``counts_skew`` by which
+            they have fewer pairs of words before longer phrases (`guidance.loosen_pairs`).
         lm_trains_choice: whether the language model's gradient reaches the choice.
         encoding: ``"chart"``; or ``"forced"``, along the tree of ``chart_scores``. It costs a fraction of a chart, but
             the losses of tree and choice need a chart.
@@ -71,6 +74,7 @@ class Settings:
     bounds_bonus: float = 0.0
     names_bonus: float = 0.0
     skew: float = 0.0
+    pairs_bonus: float = 0.0
     lm_trains_choice: bool = True
     encoding: str = "chart"
     learning_rate: float | None = None
@@ -145,6 +149,8 @@ class Stage:
         is_mixed = self.values.get("chart_scores") == "mixed"
         if is_mixed != ("counts_share" in self.values):
             raise ValueError("counts_share needs chart_scores: mixed, and chart_scores: mixed needs counts_share")
+        if "pairs_bonus" in self.values and self.values.get("chart_scores") not in OF_MINIMUM_RISK:
+            raise ValueError(f"pairs_bonus needs chart_scores: {' or '.join(OF_MINIMUM_RISK)}")
 
     def at(self, share: float) -> Settings:
         """Settings at the point where ``share`` of the stage is over, 0 to 1."""

@@ -10,7 +10,7 @@ from modeling_fast_r2d2 import BinaryTree
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
 from pretraining.count_teacher import CountTeacher, UnitCounts
 from pretraining.encoded import Guidance
-from pretraining.guidance import CollatorWithSplitSigns, Guide, minimum_risk_scores
+from pretraining.guidance import CollatorWithSplitSigns, Guide, loosen_pairs, minimum_risk_scores
 from pretraining.recipe import Ramp, Settings, Stage
 
 TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False}
@@ -146,3 +146,54 @@ def test_batches_know_where_punctuation_stood(tokenizer):
     batch = CollatorWithSplitSigns(tokenizer)(features)
     assert batch["split_signs"].tolist() == [[-1, 1, 0], [1, 0, 1], [0, 0, 0]]
     assert CollatorWithSplitSigns(tokenizer)(features[2:])["split_signs"].shape == (1, 0)
+
+
+def loosened(tree, scores, bonus):
+    """`loosen_pairs`, word by word: a tree is a word or ``(split point, left, right)``."""
+    if not isinstance(tree, tuple):
+        return tree
+    split, left, right = tree
+    pair = left if bonus > 0 else right
+    is_pair = isinstance(pair, tuple) and not any(isinstance(child, tuple) for child in pair[1:])
+    if is_pair and scores[pair[0]] + abs(bonus) > scores[split]:
+        if bonus > 0:
+            return pair[0], pair[1], (split, pair[2], loosened(right, scores, bonus))
+        return pair[0], (split, loosened(left, scores, bonus), pair[1]), pair[2]
+    return split, loosened(left, scores, bonus), loosened(right, scores, bonus)
+
+
+def tree_over_words(spans, word_of, first, last):
+    """The tree of some spans over words, which are numbers."""
+    if word_of[first] == word_of[last]:
+        return word_of[first]
+    split = [tuple(span) for span in spans].index((first, last))
+    return split, tree_over_words(spans, word_of, first, split), tree_over_words(spans, word_of, split + 1, last)
+
+
+@given(st.integers(0, 999), st.lists(st.integers(1, 9), min_size=1, max_size=3), st.floats(-20, 20).filter(bool))
+def test_pairs_are_loosened_as_one_would_by_hand(seed, lengths, bonus):
+    random = np.random.default_rng(seed)
+    spans = torch.full((len(lengths), max(lengths) - 1, 2), -1)
+    scores = torch.from_numpy(random.normal(0, 5, spans.shape[:2]))
+    words = [np.cumsum(np.append(0, random.random(length - 1) < 0.7)).tolist() for length in lengths]
+    is_between = torch.ones(spans.shape[:2], dtype=torch.bool)
+    for row, of_row in enumerate(words):
+        between = torch.tensor(np.diff(of_row) > 0)
+        is_between[row, : len(between)] = between
+        merged = torch.where(between, scores[row, : len(between)], scores[row, : len(between)] - 1000)
+        spans[row, : len(between)] = torch.tensor(BinaryTree.from_split_scores(merged.tolist()).spans).reshape(-1, 2)
+    found = loosen_pairs(spans, scores, is_between, bonus)
+    for row, of_row in enumerate(words):
+        before, after = (tree_over_words(s[row].tolist(), of_row, 0, len(of_row) - 1) for s in (spans, found))
+        assert after == loosened(before, scores[row].tolist(), bonus)
+
+
+def test_a_bonus_for_pairs_goes_with_the_direction_of_the_language(guided, tiny_model):
+    for skew in (0.0, 2.0, -2.0):
+        guide = Guide(None, tiny_model.eval(), counts_skew=skew)
+        guide.take_snapshot()
+        with_bonus = asked(guide, Settings("snapshot", bounds_bonus=6), guided)["chart_scores"]
+        for bonus in (0.0, 50.0):
+            found = asked(guide, Settings("minimum_risk", bounds_bonus=6, pairs_bonus=bonus), guided)["chart_scores"]
+            assert torch.equal(found, minimum_risk_scores(with_bonus, guided, pairs_bonus=bonus * skew))
+            assert torch.equal(found, minimum_risk_scores(with_bonus, guided)) == (bonus * skew == 0)

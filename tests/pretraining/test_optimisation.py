@@ -141,7 +141,9 @@ def test_stages_are_checked_with_the_options():
     )
     assert "counts_skew" not in plain and taught["counts_skew"] == 1.0 and "recipe" not in taught
     fallen = {"choice_scores": "snapshot", "choice_loss": 1.0, "skew": 0.1}  # by a share of counts_skew
-    assert options(fallen, counts_skew="2").that_decide_weights()["counts_skew"] == "2"
+    loosened = {"chart_scores": "minimum_risk", "pairs_bonus": 3}
+    for values in (fallen, loosened):
+        assert options(values, counts_skew="2").that_decide_weights()["counts_skew"] == "2"
     assert taught["stages"] == [{"name": "", "steps": 3, "tokens": None, "values": {"choice_loss": 1.0}}]
 
 

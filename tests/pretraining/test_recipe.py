@@ -103,6 +103,7 @@ def test_without_stages_all_is_the_papers():
         ("stages: [{steps: 3, choice_loss: .nan}]", "choice_loss must be >= 0, got nan"),
         ("stages: [{steps: 3, choice_loss: -1}]", "choice_loss must be >= 0, got -1.0"),
         ("stages: [{steps: 3, choice_loss: {to: 1}}]", "choice_loss must be a value or {from: value, to: value}"),
+        ("stages: [{steps: 3, pairs_bonus: 3}]", "pairs_bonus needs chart_scores: minimum_risk or grammar"),
         ("stages: [{steps: 3, lm_trains_choice: 1}]", "lm_trains_choice must be true or false, got 1"),
         (
             "stages: [{steps: 3, chart_scores: guess}]",
@@ -180,11 +181,13 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     english, any_language = (yaml.safe_load(path.read_text(encoding="utf-8"))["options"] for path in paths)
     given = ["--corpus", "mine.txt", "--output_dir", "out"]
     of_english, of_any = (parse_options(["--recipe", str(path), *given]).stages for path in paths)
+    bonuses = [stage.name for stage in (*of_english, *of_any) if "pairs_bonus" in stage.values]
+    assert bonuses == ["grammar", "pairs"]
     of_english = tuple(stage for stage in of_english if stage.name != "grammar")
     assert [stage.values.get("skew") for stage in of_any] == [None] + [0.05] * (len(of_any) - 1)
     always = [stage.name for stage in of_any if stage.always]
-    assert always == ["fit", "copy", "refine", "distil", "settle", "close"]
-    of_any = [replace(stage, always=True) for stage in of_any]
+    assert always == ["fit", "copy", "refine", "distil", "pairs", "settle", "close"]
+    of_any = [replace(stage, always=True) for stage in of_any if stage.name != "pairs"]
     plain = [{name: value for name, value in stage.values.items() if name != "skew"} for stage in of_any]
     assert tuple(replace(stage, values=values) for stage, values in zip(of_any, plain, strict=True)) == of_english
     theirs = {"corpus", "corpus_config", "clean_wikitext", "word_rule"}
