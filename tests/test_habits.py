@@ -172,9 +172,10 @@ def test_weights_may_wait_elsewhere_until_they_are_used(tiny_config, a_batch, mo
 
 def test_a_tree_parser_takes_a_model_whose_weights_wait_elsewhere():
     parser = TreeParser.from_pretrained(bundled_checkpoint(), with_vectors=True)
-    [expected] = parser(["The old man sold his house."])
+    [expected], vector = parser(["The old man sold his house."]), parser.model.encode("A cat sleeps")
     cpu_offload(parser.model)
     [found] = parser(["The old man sold his house."])
+    torch.testing.assert_close(torch.from_numpy(parser.model.encode("A cat sleeps")), torch.from_numpy(vector))
     assert found.tree == expected.tree
     torch.testing.assert_close(torch.from_numpy(found.confidences), torch.from_numpy(expected.confidences))
     torch.testing.assert_close(torch.from_numpy(found.vector), torch.from_numpy(expected.vector))
