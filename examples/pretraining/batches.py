@@ -9,7 +9,7 @@ their forward passes. The sentences of a step have similar lengths, so that no p
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -65,17 +65,13 @@ class Step:
 
 
 def plan_epoch(
-    lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int, in_pairs: bool = False
+    lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
 ) -> list[list[BatchPart]]:
     """Plan an epoch: every sentence once, in steps of at most ``parts_per_step`` parts.
 
     Args:
         lengths: ``(num_sentences,)`` int64, tokens of each sentence, none above ``limits.tokens``.
-        in_pairs: whether every other sentence and the one after it stay together, in this order. Then a pair has at
-            most ``limits.tokens`` tokens, or is left out, as the last sentence of an odd number is.
     """
-    if in_pairs:
-        return _plan_pairs(lengths, seed, epoch, limits, parts_per_step)
     random = np.random.default_rng([epoch, *np.atleast_1d(seed).tolist()])
     order = random.permutation(len(lengths))
     pool = STEPS_PER_POOL * limits.sentences * parts_per_step
@@ -84,18 +80,6 @@ def plan_epoch(
     parts = cut(order, lengths, limits)
     steps = [parts[start : start + parts_per_step] for start in range(0, len(parts), parts_per_step)]
     return [steps[i] for i in random.permutation(len(steps))]
-
-
-def _plan_pairs(
-    lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
-) -> list[list[BatchPart]]:
-    of_pairs = lengths[: len(lengths) // 2 * 2].reshape(-1, 2).sum(1)
-    [fitting] = np.nonzero(of_pairs <= limits.tokens)
-    if not len(fitting):
-        return []
-    limits = replace(limits, sentences=max(1, limits.sentences // 2))
-    steps = plan_epoch(of_pairs[fitting], seed, epoch, limits, parts_per_step)
-    return [[(2 * fitting[part, None] + [0, 1]).ravel() for part in parts] for parts in steps]
 
 
 def cut(order: np.ndarray, lengths: np.ndarray, limits: Limits) -> list[BatchPart]:
@@ -123,19 +107,12 @@ def idle_step(features: list[dict], collate) -> Step:
 class PlannedEpochs:
     """Epochs of a corpus with known lengths."""
 
-    def __init__(
-        self, corpus, seed: int, limits: Limits, share: ProcessShare, collate, num_workers: int = 0,
-        in_pairs: bool = False,
-    ):  # fmt: skip
+    def __init__(self, corpus, seed: int, limits: Limits, share: ProcessShare, collate, num_workers: int = 0):
         self.corpus, self.seed, self.limits, self.share = corpus, seed, limits, share
-        self.collate, self.num_workers, self.in_pairs = collate, num_workers, in_pairs
+        self.collate, self.num_workers = collate, num_workers
 
     def plan(self, epoch: int) -> list[list[BatchPart]]:
-        parts = self.share.parts_per_step
-        steps = plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, parts, self.in_pairs)
-        if not steps:
-            raise ValueError("no two neighbouring sentences fit into a batch; raise per_device_train_batch_tokens")
-        return steps
+        return plan_epoch(self.corpus.lengths, self.seed, epoch, self.limits, self.share.parts_per_step)
 
     def tokens_per_step(self) -> float:
         """Mean tokens per step of the first epoch."""

@@ -16,7 +16,7 @@ from modeling_fast_r2d2.chart_planning import merge_ranks
 from modeling_fast_r2d2.inputs import read_split_scores
 from pretraining.encoded import EncodedBatch, Guidance
 from pretraining.recipe import Settings, Stage, ends_of
-from pretraining.vector_losses import MeaningLoss, MemoryLoss, NextLoss, SimilarityLoss, TopicLoss
+from pretraining.vector_losses import MeaningLoss, MemoryLoss, SimilarityLoss, TopicLoss
 
 
 def language_model_loss(of: EncodedBatch) -> Tensor:
@@ -68,7 +68,6 @@ LOSSES = [
     Loss("meaning", MeaningLoss, "constituents", "meaning_weight", needs_chart=False),
     Loss("topic", TopicLoss, "sentences", "topic_weight", needs_chart=False),
     Loss("similarity", SimilarityLoss, "sentences", "similarity_weight", needs_chart=False),
-    Loss("next", NextLoss, "sentences", "next_weight", needs_chart=False),
     Loss("memory", MemoryLoss, "constituents", "memory_weight", needs_chart=False),
 ]
 

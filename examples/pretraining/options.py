@@ -54,9 +54,6 @@ class DataOptions:
         "--no_keep_punctuation",
         True,
     )
-    in_order: bool = option(
-        "the lines of the corpus follow each other as in its documents, so that neighbours may be learnt from", False
-    )
     max_length: int = option("longer sentences, in tokens, are counted and left out; use 150 for Chinese", 200)
     tokenizer: str | None = option(
         "tokenizer's folder or Hub name; by default the given model's, or a new one, trained on the corpus or on the "
@@ -230,21 +227,10 @@ class Options:
                              "chart_scores: grammar")  # fmt: skip
 
     def _check_vector_losses(self) -> None:
-        settings = ends_of(self.stages)
-        if self.in_pairs and self.training.per_device_train_batch_size < 2:
-            raise ValueError("next_weight needs two neighbours in a batch; raise --per_device_train_batch_size")
-        if self.in_pairs and not self.data.in_order:
-            raise ValueError("next_weight needs sentences that follow each other; if the lines of the corpus are in "
-                             "the order of its documents, give --in_order, else set next_weight to 0")  # fmt: skip
-        if any(each.memory_weight for each in settings) and not self.model.model:
+        if any(settings.memory_weight for settings in ends_of(self.stages)) and not self.model.model:
             raise ValueError("memory_weight keeps what a given model knows; give one as --model")
         if self.needs_count_vectors and self.data.streaming:
             raise ValueError("count vectors need the whole corpus; leave --streaming out")
-
-    @property
-    def in_pairs(self) -> bool:
-        """Whether batches hold pairs of neighbouring sentences."""
-        return any(settings.next_weight for settings in ends_of(self.stages))
 
     @property
     def needs_count_vectors(self) -> bool:

@@ -63,7 +63,6 @@ class Settings:
         lm_weight, tree_weight: weights of the paper's losses.
         meaning_weight, topic_weight, similarity_weight: weights of the losses that compare vectors with count vectors:
             those of constituents, those of sentences, and similarities within the batch.
-        next_weight: weight of the loss that tells each sentence's neighbour from other sentences.
         memory_weight: weight of the loss that keeps what the given model's vectors tell.
     """
 
@@ -85,7 +84,6 @@ class Settings:
     meaning_weight: float = 0.0
     topic_weight: float = 0.0
     similarity_weight: float = 0.0
-    next_weight: float = 0.0
     memory_weight: float = 0.0
 
     @property
@@ -99,7 +97,7 @@ class Settings:
 
     @property
     def needs_count_vectors(self) -> bool:
-        return bool(self.meaning_weight or self.topic_weight or self.similarity_weight or self.next_weight)
+        return bool(self.meaning_weight or self.topic_weight or self.similarity_weight)
 
     @property
     def needs_snapshot(self) -> bool:

@@ -187,4 +187,4 @@ def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> Plann
     workers = options.data.dataloader_num_workers
     if workers is None:  # a GPU would wait for batches; a CPU has no processor to spare
         workers = WORKERS_FOR_A_GPU if accelerator.device.type == "cuda" else 0
-    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers, options.in_pairs)
+    return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers)

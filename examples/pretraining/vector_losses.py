@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from modeling_fast_r2d2.encoder import encode_chart, encode_forced
 from pretraining.encoded import EncodedBatch
 
-SIMILARITY_TEMPERATURE, NEIGHBOUR_TEMPERATURE = 0.1, 0.05
+SIMILARITY_TEMPERATURE = 0.1
 COMPARED_CONSTITUENTS, COMPARED_LENGTH = 150, 5  # at most, of at least this many tokens
 WHITENING_EPS = 1e-3
 
@@ -66,20 +66,6 @@ class SimilarityLoss(CountLoss):
             (rows @ rows.T / SIMILARITY_TEMPERATURE).masked_fill(itself, -1e4) for rows in (vectors, wanted)
         )
         return F.cross_entropy(found, target.softmax(-1))
-
-
-class NextLoss(CountLoss):
-    """Cross entropy of finding each sentence's neighbour among the batch's other sentences, both ways. The batch holds
-    pairs of neighbours, one after the other."""
-
-    def forward(self, of: EncodedBatch) -> Tensor:
-        pairs = len(of.chart.roots) // 2
-        if not pairs:
-            return 0 * self.pooled(of, of.chart.roots)[0].sum()  # other processes wait for the pooler's gradient
-        vectors, _ = self.pooled(of, of.chart.roots[: 2 * pairs])
-        similarities = vectors[0::2] @ vectors[1::2].T / NEIGHBOUR_TEMPERATURE
-        right = torch.arange(pairs, device=vectors.device)
-        return (F.cross_entropy(similarities, right) + F.cross_entropy(similarities.T, right)) / 2
 
 
 class MemoryLoss(nn.Module):

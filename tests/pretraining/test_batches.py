@@ -36,20 +36,6 @@ def slow_cut(order, lengths, limits):
     return parts
 
 
-@given(LENGTHS, LIMITS, st.integers(0, 5), st.integers(1, 4))
-def test_neighbours_stay_together(lengths, limits, seed, parts_per_step):
-    steps = plan_epoch(lengths, seed, 0, limits, parts_per_step, in_pairs=True)
-    parts = [part.reshape(-1, 2) for step in steps for part in step]
-    assert all(len(part) <= max(1, limits.sentences // 2) and lengths[part].sum() <= limits.tokens for part in parts)
-    fitting = [k for k in range(0, len(lengths) - 1, 2) if lengths[k : k + 2].sum() <= limits.tokens]
-    assert sorted(pair for part in parts for pair in part.tolist()) == [[k, k + 1] for k in fitting]
-
-
-def test_a_corpus_without_two_neighbours_is_refused():
-    with pytest.raises(ValueError, match="no two neighbouring sentences fit into a batch"):
-        PlannedEpochs(FakeCorpus(np.array([5])), 0, Limits(), ProcessShare(), collate, in_pairs=True).plan(0)
-
-
 @given(LENGTHS, LIMITS, st.randoms(use_true_random=False))
 def test_cutting_is_greedy(lengths, limits, chance):
     order = np.array(chance.sample(range(len(lengths)), len(lengths)))

@@ -18,7 +18,7 @@ from pretraining.options import TrainingOptions
 from pretraining.recipe import Ramp, Settings, Stage
 
 LM, TREE, CHOICE = LOSSES[:3]
-[NEXT] = [loss for loss in LOSSES if loss.name == "next"]
+[TOPIC] = [loss for loss in LOSSES if loss.name == "topic"]
 
 
 @pytest.fixture
@@ -120,23 +120,23 @@ class Span(nn.Module):
 
 @pytest.fixture
 def span_loss():
-    LOSSES.append(Loss("span", Span, "constituents", NEXT.weight, needs_chart=False))
+    LOSSES.append(Loss("span", Span, "constituents", TOPIC.weight, needs_chart=False))
     yield LOSSES[-1]
     LOSSES.pop()
 
 
 def test_one_entry_makes_a_loss_whose_parameters_are_trained_but_are_not_the_models(tiny_model, a_batch, span_loss):
-    values = {"encoding": "forced", "next_weight": 1.0, "lm_weight": 0.0, "tree_weight": 0.0}
+    values = {"encoding": "forced", "topic_weight": 1.0, "lm_weight": 0.0, "tree_weight": 0.0}
     stages = (Stage("vectors", 1, None, values),)
-    place = LOSSES.index(NEXT)
-    LOSSES.remove(NEXT)
+    place = LOSSES.index(TOPIC)
+    LOSSES.remove(TOPIC)
     try:
         objective = Objective(tiny_model, Guide(None, tiny_model), stages)
         before = {name: value.clone() for name, value in objective.state_dict().items()}
         check_stages(stages)
         means = take_one_step(objective, [with_bounds(a_batch)], stages[0].at(0))
     finally:
-        LOSSES.insert(place, NEXT)
+        LOSSES.insert(place, TOPIC)
     changed = {name for name, value in objective.state_dict().items() if not value.equal(before[name])}
     assert means.keys() == {"span"} and objective.own["span"].guide_was_given
     assert {"own.span.map.weight", "own.span.map.bias"} <= changed
@@ -146,8 +146,8 @@ def test_one_entry_makes_a_loss_whose_parameters_are_trained_but_are_not_the_mod
 
 
 def test_processes_are_told_whether_parameters_rest_in_a_stage(span_loss):
-    plain, weighed = Stage("plain", 1), Stage("weighed", 1, None, {"next_weight": 1.0})
-    rising = Stage("rising", 1, None, {"next_weight": Ramp(0, 1)})
+    plain, weighed = Stage("plain", 1), Stage("weighed", 1, None, {"topic_weight": 1.0})
+    rising = Stage("rising", 1, None, {"topic_weight": Ramp(0, 1)})
     assert not leave_parameters_out(()) and not leave_parameters_out([plain]) and not leave_parameters_out([weighed])
     for stages in ([plain, weighed], [rising], [Stage("", 1, None, {"encoding": "forced"})],
                    [Stage("", 1, None, {"lm_weight": Ramp(1, 0)})],

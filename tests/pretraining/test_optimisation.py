@@ -127,8 +127,6 @@ def test_stages_are_checked_with_the_options():
 
     for values, more, message in [
         ({}, {"max_steps": 3}, "leave --max_steps out"),
-        ({"next_weight": 0.3}, {}, "if the lines of the corpus are in the order of its documents, give --in_order"),
-        ({"next_weight": 0.3}, {"in_order": True, "per_device_train_batch_size": 1}, "two neighbours in a batch"),
         ({"memory_weight": 1.0}, {}, "keeps what a given model knows; give one as --model"),
         ({"chart_scores": "grammar"}, {"streaming": True}, "learnt from all over the corpus; leave --streaming out"),
         ({"topic_weight": 1.0}, {"streaming": True}, "count vectors need the whole corpus; leave --streaming out"),

@@ -302,12 +302,12 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
 
 
 VECTORS = """
-options: {{corpus: [{corpus}], model: {model}, in_order: true, initial_embeddings: counts, learning_rate: 1e-3,
+options: {{corpus: [{corpus}], model: {model}, initial_embeddings: counts, learning_rate: 1e-3,
   config_overrides: "hidden_size=24,pooler=true", per_device_train_batch_tokens: 400, use_cpu: true, report_to: none}}
 stages:
   - {{steps: 6, encoding: forced, lm_weight: 0.5, tree_weight: 0, meaning_weight: 3, topic_weight: 2,
-      similarity_weight: 1, next_weight: 0.3, memory_weight: 8, parser_learning_rate: 0}}
-  - {{steps: 4, tree_weight: 0, choice_loss: 1, choice_scores: snapshot, meaning_weight: 3, next_weight: 0.3,
+      similarity_weight: 1, memory_weight: 8, parser_learning_rate: 0}}
+  - {{steps: 4, tree_weight: 0, choice_loss: 1, choice_scores: snapshot, meaning_weight: 3,
       memory_weight: 8, parser_learning_rate: 0}}
 """
 
@@ -319,7 +319,7 @@ def test_vectors_are_learnt_for_a_model_with_trees_and_the_parser_stays(options,
     arguments = ["--recipe", str(tmp_path / "recipe.yaml"), "--save_steps", "2", "--logging_steps", "2"]
     whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
     assert pretrain([*arguments, *whole]) == [0]
-    for name in ("LM", "meaning", "topic", "similarity", "next", "memory", "tree", "choice"):
+    for name in ("LM", "meaning", "topic", "similarity", "memory", "tree", "choice"):
         assert re.search(rf"{name} \d", last_output()), name
     assert pretrain([*arguments, *killed], at=("step", 5, "SIGKILL")) == [-9]
     assert pretrain([*arguments, *killed]) == [0]
