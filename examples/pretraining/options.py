@@ -130,7 +130,6 @@ class TrainingOptions:
         choices=["no", "fp16", "bf16"],
     )
     gradient_checkpointing: bool = option("save memory: keep fewer activations and compute them again", False)
-    torch_compile: bool = option("compile the composition function with torch.compile", False)
     use_cpu: bool = option("train on the CPU even if there is a GPU", False)
     seed: int = option("random seed of weights, order, noise and dropout", 0)
     recipe: str | None = option("YAML file of options and stages, or the name of one in examples/recipes")

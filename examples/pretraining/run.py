@@ -119,8 +119,6 @@ class Run:
             begin_with_counts(self.model, data.count_vectors)
         if data.corpus is not None and not options.model.model:
             begin_with_frequencies(self.model, data.corpus.count_tokens(self.model.config.vocab_size))
-        if training.torch_compile:
-            self.model.model.composition.compile(dynamic=True)
         self.window_size = self.model.config.window_size
 
         self.epochs = make_epochs(options, accelerator, data)
