@@ -6,7 +6,7 @@ is an error, as on a GPU.
 """
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ class StandInGPU(TorchDispatchMode):
             kwargs["device"] = "cpu"
         wrappers = {id(tensor.held): tensor for tensor in ours}
         args, kwargs = _held((args, kwargs))
-        results = SUBSTITUTES.get(function.overloadpacket, function)(*args, **kwargs)
+        results = function(*args, **kwargs)
         if function.overloadpacket is aten._to_copy and not to_us:
             return results
 
@@ -134,7 +134,7 @@ class StandInGPU(TorchDispatchMode):
         operation = function.overloadpacket
         is_copy = operation in (aten._to_copy, aten.copy_)
         strangers = [x for x in tensors if not isinstance(x, OnGPU) and x.dim()]
-        if strangers and ours and not is_copy and operation is not aten._thnn_fused_lstm_cell:
+        if strangers and ours and not is_copy:
             if operation not in BY_INDEX:
                 raise RuntimeError(f"{function}: a CPU's tensor {tuple(strangers[0].shape)} among a GPU's")
         if self._waits(operation, args, kwargs, ours, tensors, to_us):
@@ -158,15 +158,9 @@ class StandInGPU(TorchDispatchMode):
         return False
 
 
-def _lstm_cell(from_input, from_hidden, cell, *biases):
-    """What CUDA's fused cell computes; a CPU has none."""
-    gates = from_input + from_hidden + sum(bias for bias in biases if bias is not None)
-    enter, forget, new, out = gates.chunk(4, -1)
-    cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-    return out.sigmoid() * cell.tanh(), cell, gates
-
-
-SUBSTITUTES: dict[Any, Callable] = {aten._thnn_fused_lstm_cell: _lstm_cell}
+def _lstm(packed: OnGPU, *args: Any) -> Any:
+    """A packed LSTM, which reads nothing from a GPU. Torch's own needs a GPU's driver in a build for GPUs."""
+    return tree_map(OnGPU, torch._C._VariableFunctions.lstm(*_held((packed, *args))))
 
 
 def _caller() -> str:
@@ -180,7 +174,8 @@ def _caller() -> str:
 @contextmanager
 def stand_in_gpu() -> Iterator[StandInGPU]:
     """Inside, ``cuda`` is the stand-in."""
-    with mock.patch.object(torch.cuda, "_lazy_init", lambda: None), StandInGPU() as gpu:
+    no_driver = mock.patch.object(torch.cuda, "_lazy_init", lambda: None)
+    with no_driver, mock.patch.object(torch._VF, "lstm", _lstm, create=True), StandInGPU() as gpu:
         yield gpu
 
 
