@@ -158,9 +158,12 @@ class StandInGPU(TorchDispatchMode):
         return False
 
 
-def _lstm(packed: OnGPU, *args: Any) -> Any:
+def _lstm(packed: OnGPU, batch_sizes: Tensor, *args: Any) -> Any:
     """A packed LSTM, which reads nothing from a GPU. Torch's own needs a GPU's driver in a build for GPUs."""
-    return tree_map(OnGPU, torch._C._VariableFunctions.lstm(*_held((packed, *args))))
+    tensors = [leaf for leaf in tree_leaves((packed, args)) if isinstance(leaf, Tensor)]
+    if isinstance(batch_sizes, OnGPU) or not all(isinstance(tensor, OnGPU) for tensor in tensors):
+        raise RuntimeError("lstm: batch_sizes belong on the CPU, and all other tensors on the GPU")
+    return tree_map(OnGPU, torch._C._VariableFunctions.lstm(_held(packed), batch_sizes, *_held(args)))
 
 
 def _caller() -> str:

@@ -6,6 +6,7 @@ import importlib
 import pytest
 import torch
 from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu
+from torch.nn.utils.rnn import PackedSequence
 
 from modeling_fast_r2d2 import encoder, fused
 from modeling_fast_r2d2.choice import Nodes
@@ -179,3 +180,5 @@ def test_the_stand_in_counts_waits():
         assert len(gpu.waits) == before + 1 and x.held.tolist() == [4, -1]
         with pytest.raises(RuntimeError, match="a CPU's tensor"):
             x + torch.ones(2)
+        with pytest.raises(RuntimeError, match="all other tensors on the GPU"):
+            torch.nn.LSTM(1, 1)(PackedSequence(x[:, None], torch.tensor([1, 1])))
