@@ -6,9 +6,12 @@
     text ── words ──► each teacher: posteriors of spans ──► mean ──► tree of minimum risk ──► the student's parser
             reading.py       ParserTeacher, FileTeacher             consensus.py                   Trainer
 
-A teacher is a checkpoint, or a file with a tree for each line of the text. The options of `TrainingArguments` are
-options here; the same command with ``--resume_from_checkpoint true`` resumes from its newest checkpoint. The student's
-encoder does not change: train it along the new trees with ``pretrain.py --model <output_dir>/model``.
+A teacher is a checkpoint, or a file with a tree for each line of the text. The student's parser is trained further, or
+with ``--config_overrides`` a smaller and faster one takes its place. The student's encoder does not change: train it
+along the new trees with ``pretrain.py --model <output_dir>/model``.
+
+The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
+from its newest checkpoint.
 """
 
 import sys
@@ -21,6 +24,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 from transformers import (
+    AutoConfig,
     AutoTokenizer,
     HfArgumentParser,
     PreTrainedTokenizerBase,
@@ -42,6 +46,7 @@ from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
+from pretraining.models import override, weights_of
 from pretraining.options import option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
@@ -53,6 +58,10 @@ class DistillationOptions:
     student: str = field(metadata={"help": "folder or Hub name of the checkpoint whose parser is trained further"})
     corpus: list[str] = field(metadata={"help": "text files (.txt or .txt.gz), one sentence per line"})
     weights: list[float] | None = option("how much each teacher counts, in their order; by default all the same")
+    config_overrides: str | None = option(
+        "fields of the student's configuration to change, of those that begin with parser_, such as "
+        "parser_hidden_size=128,parser_embedding_size=64; a parser of another size is a new one"
+    )
     clean_wikitext: bool = option("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
     method: str = option("which trees of a checkpoint to learn from", "parser", choices=list(METHODS))
     bounds_bonus: float | None = option(
@@ -71,6 +80,9 @@ class DistillationOptions:
             raise ValueError(f"--weights must have one number per teacher, {len(self.teachers)}, got {self.weights}")
         if not all(0 < weight < float("inf") for weight in self.weights):
             raise ValueError(f"--weights must be numbers above 0, got {self.weights}")
+        if self.config_overrides and not all(name.startswith("parser_") for name in self.config_overrides.split(",")):
+            raise ValueError("--config_overrides may only change fields that begin with parser_, since only the parser "
+                             f"is trained; got {self.config_overrides!r}")  # fmt: skip
 
 
 @dataclass
@@ -190,7 +202,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments) -> No
     set_seed(settings.seed)
     source = find_checkpoint(options.student)
     tokenizer = AutoTokenizer.from_pretrained(source)
-    student = load_model(FastR2D2ForConstituencyParsing, source)
+    student = load_student(source, options.config_overrides)
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
     teachers = [make_teacher(name, options, len(lines)) for name in options.teachers]
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
@@ -202,6 +214,15 @@ def distill(options: DistillationOptions, settings: DistillationArguments) -> No
     if settings.should_save:
         folder = save_student(student, tokenizer, source, Path(settings.output_dir) / "model")
         print(f"the model is in {folder}")
+
+
+def load_student(source: str, overrides: str | None) -> FastR2D2ForConstituencyParsing:
+    """The student's parser, or a new one if the overrides want other weights."""
+    given = AutoConfig.from_pretrained(source)
+    config = override(given, overrides)
+    if weights_of(config) == weights_of(given):
+        return load_model(FastR2D2ForConstituencyParsing, source, config=config)
+    return FastR2D2ForConstituencyParsing(config)
 
 
 def make_teacher(name: str, options: DistillationOptions, num_lines: int) -> FileTeacher | ParserTeacher:
@@ -233,7 +254,8 @@ def save_student(
 ) -> Path:
     """Save the student's checkpoint with its new parser."""
     model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)
-    model.model.parser.load_state_dict(student.parser.state_dict())
+    model.model.parser = student.parser
+    model.config.update({name: value for name, value in vars(student.config).items() if name.startswith("parser_")})
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

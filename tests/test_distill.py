@@ -78,6 +78,16 @@ def test_weights_are_checked_at_the_door(weights, message):
         DistillationOptions(["one", "two"], "one", ["text.txt"], weights)
 
 
+def test_only_the_parser_may_be_another():
+    with pytest.raises(ValueError, match="begin with parser_"):
+        DistillationOptions(["one"], "one", ["text.txt"], config_overrides="parser_hidden_size=8,hidden_size=8")
+    source = bundled_checkpoint()
+    same = distill.load_student(source, "parser_dropout_prob=0.5")
+    given, smaller = (distill.load_student(source, overrides) for overrides in (None, "parser_hidden_size=8"))
+    assert torch.equal(same.parser.score.weight, given.parser.score.weight)
+    assert same.config.parser_dropout_prob == 0.5 and smaller.parser.score.in_features == 8
+
+
 def test_labels_are_spans_of_pieces(model, tokenizer):
     collate = distill.CollatorWithTrees(
         tokenizer, [ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))], [1.0]
@@ -100,12 +110,17 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monke
     command = [
         "--teachers", str(tmp_path / "chains.txt"), "--student", bundled_checkpoint(), "--use_cpu", "--learning_rate",
         "0.01", "--per_device_train_batch_size", "8", "--num_train_epochs", "5", "--save_steps", "10", "--warmup_steps",
-        "1", "--corpus", str(tmp_path / "text.txt"), "--disable_tqdm", "true",
+        "1", "--corpus", str(tmp_path / "text.txt"), "--disable_tqdm", "true", "--config_overrides",
+        "parser_hidden_size=64,parser_num_layers=1",
     ]  # fmt: skip
     distill.main([*command, "--output_dir", str(tmp_path / "whole")])
     assert re.search("the model is in .*whole/model", capsys.readouterr().out)
     [parsed] = TreeParser.from_pretrained(str(tmp_path / "whole" / "model"))(["the old man saw a big cat"])
     assert parsed.tree.brackets(parsed.leaves) == "((((((the old) man) saw) a) big) cat)"
+    student = FastR2D2ForPreTraining.from_pretrained(tmp_path / "whole" / "model")  # its encoder is still the given one
+    assert student.model.parser.dense.in_features == 128 and student.config.parser_num_layers == 1
+    given = FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).model
+    assert torch.equal(student.model.embeddings.weight, given.embeddings.weight)
     steps, step = itertools.count(1), distill.Trainer.training_step
 
     def stop(self, *arguments, **keywords):
