@@ -24,7 +24,6 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 from transformers import (
-    AutoConfig,
     AutoTokenizer,
     HfArgumentParser,
     PreTrainedTokenizerBase,
@@ -46,8 +45,8 @@ from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.evaluation import read_gold_trees
-from pretraining.models import override, weights_of
-from pretraining.options import option
+from pretraining.models import given_config, override, weights_of
+from pretraining.options import ModelOptions, option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 
@@ -218,7 +217,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments) -> No
 
 def load_student(source: str, overrides: str | None) -> FastR2D2ForConstituencyParsing:
     """The student's parser, or a new one if the overrides want other weights."""
-    given = AutoConfig.from_pretrained(source)
+    given = given_config(ModelOptions(source))
     config = override(given, overrides)
     if weights_of(config) == weights_of(given):
         return load_model(FastR2D2ForConstituencyParsing, source, config=config)

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import BertConfig
 
 import distill
 from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
@@ -86,6 +87,12 @@ def test_only_the_parser_may_be_another():
     given, smaller = (distill.load_student(source, overrides) for overrides in (None, "parser_hidden_size=8"))
     assert torch.equal(same.parser.score.weight, given.parser.score.weight)
     assert same.config.parser_dropout_prob == 0.5 and smaller.parser.score.in_features == 8
+
+
+def test_a_student_of_another_kind_is_refused(tmp_path):
+    BertConfig().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="is of a 'bert' model, not of"):
+        distill.load_student(str(tmp_path), None)
 
 
 def test_labels_are_spans_of_pieces(model, tokenizer):
