@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertConfig
+from transformers import AutoTokenizer, BertConfig
 
 import distill
 from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
@@ -87,6 +87,18 @@ def test_only_the_parser_may_be_another():
     given, smaller = (distill.load_student(source, overrides) for overrides in (None, "parser_hidden_size=8"))
     assert torch.equal(same.parser.score.weight, given.parser.score.weight)
     assert same.config.parser_dropout_prob == 0.5 and smaller.parser.score.in_features == 8
+
+
+@pytest.mark.parametrize("overrides", [None, "parser_hidden_size=8"])
+def test_a_student_is_saved_with_its_parser_and_the_given_encoder(overrides, tmp_path):
+    source = bundled_checkpoint()
+    student = distill.load_student(source, overrides)
+    torch.nn.init.constant_(student.parser.score.bias, 3.0)
+    distill.save_student(student, AutoTokenizer.from_pretrained(source), source, tmp_path)
+    saved, given = load_file(tmp_path / "model.safetensors"), load_file(f"{source}/model.safetensors")
+    assert saved["model.parser.score.bias"].item() == 3.0 and saved.keys() == given.keys()
+    assert all(torch.equal(saved[name], given[name]) for name in given if "parser" not in name)
+    assert TreeParser.from_pretrained(str(tmp_path))(["the old man saw a cat"])[0].tree.num_leaves == 6
 
 
 def test_a_student_of_another_kind_is_refused(tmp_path):
