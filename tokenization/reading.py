@@ -16,7 +16,16 @@ from transformers import PreTrainedTokenizerBase
 from .language import are_marks, are_opening, begins_name, is_quote
 from .padding import pad_sentences, pad_split_signs
 from .trees import BinaryTree, put_back
-from .words import Span, checked_sentences, replace_dropped_words, tokenize_sentences, word_spans, words_of_texts
+from .words import (
+    Span,
+    check_can_tokenize,
+    checked_sentences,
+    replace_dropped_words,
+    tokenize_sentences,
+    tokenize_words,
+    word_spans,
+    words_with_pieces,
+)
 
 Item = TypeVar("Item")
 
@@ -174,18 +183,19 @@ def sentences_to_parse(
         ValueError: if the tokenizer is slow, if words and ``word_offsets`` differ in number, or as `checked_sentences`
             raises it.
     """
+    check_can_tokenize(tokenizer, max_length)
     sentences = list(checked_sentences(sentences, is_split_into_words))
     if is_split_into_words and word_offsets is not None:
         _check_offsets(word_offsets, sentences)
     if is_split_into_words:
         given, offsets = sentences, word_offsets or [_joined(words) for words in sentences]
         shown = replace_dropped_words(tokenizer, given)
+        encoded = tokenize_sentences(tokenizer, shown, max_length=max_length, is_split_into_words=True)
     else:
         texts = [str(text) for text in sentences]
-        offsets = words_of_texts(tokenizer, texts)
+        offsets, pieces = words_with_pieces(tokenizer, texts)
         given = [[text[i:j] for i, j in places] for text, places in zip(texts, offsets, strict=True)]
-        shown = [list(words) or [""] for words in given]
-    encoded = tokenize_sentences(tokenizer, shown, max_length=max_length, is_split_into_words=True)
+        encoded = tokenize_words(tokenizer, given, pieces, max_length)
     encoded["words"] = [list(words) or [tokenizer.unk_token] for words in given]
     encoded["word_offsets"] = [list(places) or [(0, 0)] for places in offsets]
     read = [_read_words(dict(zip(encoded, row, strict=True))) for row in zip(*encoded.values(), strict=True)]

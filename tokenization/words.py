@@ -14,6 +14,8 @@ from .word_rules import find_words
 
 logger = logging.get_logger(__name__)
 
+Pieces = dict[str, tuple[list[int], list[Span]]]  # of words: the ids of their pieces, and where those are in the word
+
 
 def checked_sentences(sentences: Iterable[Any], is_split_into_words: bool = False) -> Iterator[Any]:
     """Pass sentences on as they come, and stop at the first that is no text.
@@ -108,14 +110,34 @@ def tokenize_sentences(
         ValueError: if the tokenizer is slow and so does not know its words, if ``max_length`` is below 1, or as
             `checked_sentences` raises it.
     """
+    check_can_tokenize(tokenizer, max_length)
+    checked = list(checked_sentences(sentences, is_split_into_words))
+    if is_split_into_words:
+        return tokenize_words(tokenizer, checked, pieces_of_words(tokenizer, checked), max_length)
+    return _completed(tokenizer, _encode(tokenizer, checked, max_length))
+
+
+def check_can_tokenize(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> None:
+    """Raise a ValueError for a tokenizer that does not know its words, and for a length below 1."""
     if not tokenizer.is_fast:
         raise ValueError("word spans need a fast tokenizer; load it with AutoTokenizer.from_pretrained")
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length must be >= 1, got {max_length}")
-    checked = list(checked_sentences(sentences, is_split_into_words))
-    encoded = (_encode_words if is_split_into_words else _encode)(tokenizer, checked, max_length)
-    _fill_empty(encoded, tokenizer.unk_token, tokenizer.unk_token_id)
-    return encoded | {"atom_spans": [word_spans(word_ids) for word_ids in encoded["word_ids"]]}
+
+
+def tokenize_words(
+    tokenizer: PreTrainedTokenizerBase, sentences: list[Sequence[str]], pieces: Pieces, max_length: int | None = None
+) -> dict[str, list[Any]]:
+    """What `tokenize_sentences` makes of lists of words, from the pieces of each word."""
+    encoded: dict[str, list[Any]] = {"input_ids": [], "word_ids": [], "words": [], "offsets": []}
+    for sentence in sentences:
+        found = [pieces[word] for word in sentence]
+        word_ids = [number for number, (ids, _) in enumerate(found) for _ in ids][:max_length]
+        encoded["input_ids"].append([token_id for ids, _ in found for token_id in ids][:max_length])
+        encoded["word_ids"].append(word_ids)
+        encoded["words"].append([sentence[number] for number in dict.fromkeys(word_ids)])
+        encoded["offsets"].append([offsets for _, of_word in found for offsets in of_word][:max_length])
+    return _completed(tokenizer, encoded)
 
 
 def words_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[Span]]:
@@ -128,6 +150,11 @@ def words_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> 
     Raises:
         ValueError: if the tokenizer names an unknown rule.
     """
+    return words_with_pieces(tokenizer, texts)[0]
+
+
+def words_with_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> tuple[list[list[Span]], Pieces]:
+    """What `words_of_texts` returns, and the pieces of all these words."""
     rule, special = tokenizer.init_kwargs.get("word_rule", "plain"), tuple(tokenizer.all_special_tokens)
     found = [find_words(text, rule, special) for text in texts]
     stretches = {text[start:end] for text, words in zip(texts, found, strict=True)
@@ -138,8 +165,9 @@ def words_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> 
          for first, last in (divided[text[start:end]] if is_stretch else [(0, end - start)])]
         for text, words in zip(texts, found, strict=True)
     ]  # fmt: skip
-    seen = tokens_with_pieces(tokenizer, [[text[i:j] for i, j in row] for text, row in zip(texts, spans, strict=True)])
-    return [[(i, j) for i, j in row if text[i:j] in seen] for text, row in zip(texts, spans, strict=True)]
+    pieces = pieces_of_words(tokenizer, [[text[i:j] for i, j in row] for text, row in zip(texts, spans, strict=True)])
+    seen = _visible(pieces)
+    return [[(i, j) for i, j in row if text[i:j] in seen] for text, row in zip(texts, spans, strict=True)], pieces
 
 
 def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[list[Span]]:
@@ -154,8 +182,11 @@ def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[S
     Raises:
         ValueError: as `checked_sentences` does for lists of words.
     """
-    pieces = _pieces_of_words(tokenizer, checked_sentences(sentences, True))
-    return {token for token, (ids, _) in pieces.items() if ids and token.strip()}
+    return _visible(pieces_of_words(tokenizer, checked_sentences(sentences, True)))
+
+
+def _visible(pieces: Pieces) -> set[str]:
+    return {word for word, (ids, _) in pieces.items() if ids and word.strip()}
 
 
 def replace_dropped_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -186,28 +217,13 @@ def _words(text: str, word_ids: list[int], offsets: list[Span]) -> list[str]:
     return [text[start:end].strip() for start, end in extents]  # special tokens include blanks around them
 
 
-def _encode_words(
-    tokenizer: PreTrainedTokenizerBase, sentences: list[Sequence[str]], max_length: int | None
-) -> dict[str, list[Any]]:
-    """What a tokenizer makes of lists of words. It divides each word by itself, so once is enough for equal ones."""
-    pieces = _pieces_of_words(tokenizer, sentences)
-    encoded: dict[str, list[Any]] = {"input_ids": [], "word_ids": [], "words": [], "offsets": []}
-    for sentence in sentences:
-        found = [pieces[word] for word in sentence]
-        word_ids = [number for number, (ids, _) in enumerate(found) for _ in ids][:max_length]
-        encoded["input_ids"].append([token_id for ids, _ in found for token_id in ids][:max_length])
-        encoded["word_ids"].append(word_ids)
-        encoded["words"].append([sentence[number] for number in dict.fromkeys(word_ids)])
-        encoded["offsets"].append([offsets for _, of_word in found for offsets in of_word][:max_length])
-    return encoded
+def pieces_of_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> Pieces:
+    """For each word of the sentences the ids of its pieces, and where they are in it; none if it is dropped.
 
-
-def _pieces_of_words(
-    tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]
-) -> dict[str, tuple[list[int], list[Span]]]:
-    """For each word of the sentences the ids of its pieces, and where they are in it; none if it is dropped."""
+    A tokenizer divides each word by itself, so once is enough for equal ones.
+    """
     words = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
-    pieces: dict[str, tuple[list[int], list[Span]]] = {word: ([], []) for word in words}
+    pieces: Pieces = {word: ([], []) for word in words}
     if not words:
         return pieces
     with tokenizer_errors():
@@ -231,14 +247,15 @@ def _extents(word_ids: Sequence[int], offsets: Sequence[Span]) -> dict[int, Span
     return extents
 
 
-def _fill_empty(encoded: dict[str, list[Any]], unk_token: str, unk_token_id: int) -> None:
-    """Turn each sentence without text into one unknown token."""
+def _completed(tokenizer: PreTrainedTokenizerBase, encoded: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """With each sentence without text as one unknown token, and with ``atom_spans``."""
     empty = [row for row, words in enumerate(encoded["words"]) if not any(word.strip() for word in words)]
     for row in empty:
-        encoded["input_ids"][row], encoded["word_ids"][row] = [unk_token_id], [0]
-        encoded["words"][row], encoded["offsets"][row] = [unk_token], [(0, 0)]
+        encoded["input_ids"][row], encoded["word_ids"][row] = [tokenizer.unk_token_id], [0]
+        encoded["words"][row], encoded["offsets"][row] = [tokenizer.unk_token], [(0, 0)]
     if empty:
         logger.warning(
             f"sentences without text: {len(empty)} of {len(encoded['input_ids'])} (the first is number "
-            f"{empty[0] + 1}); each becomes one {unk_token}"
+            f"{empty[0] + 1}); each becomes one {tokenizer.unk_token}"
         )
+    return encoded | {"atom_spans": [word_spans(word_ids) for word_ids in encoded["word_ids"]]}
