@@ -19,7 +19,7 @@ from .shards import parse_in_shards
 from .texts import texts_to_parse
 
 FIRST_CHUNK, LARGEST_CHUNK = 32, 4096  # texts that are read, sorted by length and parsed together
-NEW_OBJECTS = 100_000  # after which Python looks for cycles, of which trees have none; by default 700, a tenth of the time
+NEW_OBJECTS = 100_000  # between searches for cycles, of which trees have none; Python's 700 cost a tenth of the time
 
 
 def run(options: argparse.Namespace) -> None:
