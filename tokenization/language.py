@@ -15,8 +15,9 @@ LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]"  # digits count, too
 CUTS = {
     "plain": "(?!)",
     "english": rf"""
-        (?=n['’]t\b)(?<=\p{{L}}) | (?=['’](?:s|m|d|re|ve|ll)\b)(?<=[{LETTER}.])
-      | (?=not\b)(?<=\bcan) | (?=na\b)(?<=\b(?:gon|wan)) | (?=ta\b)(?<=\bgot) | (?=me\b)(?<=\b(?:gim|lem))
+        (?=['’mnt])  # for speed: how all of these begin
+        (?: (?=n['’]t\b)(?<=\p{{L}}) | (?=['’](?:s|m|d|re|ve|ll)\b)(?<=[{LETTER}.])
+          | (?=not\b)(?<=\bcan) | (?=na\b)(?<=\b(?:gon|wan)) | (?=ta\b)(?<=\bgot) | (?=me\b)(?<=\b(?:gim|lem)) )
     """,
 }
 
