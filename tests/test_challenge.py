@@ -14,10 +14,10 @@ from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 # Recall of the bundled parser, rounded down; a better one raises these.
 LEAST = {
     "complement_clauses": 100,
-    "coordinated_subjects": 81,
+    "coordinated_subjects": 78,
     "coordinated_verb_phrases": 82,
-    "clauses_after_if": 78,
-    "lists": 68,
+    "clauses_after_if": 84,
+    "lists": 72,
     "prepositional_phrases_in_subjects": 71,
     "how_many": 56,
     "relative_clauses_in_subjects": 47,

@@ -174,7 +174,7 @@ def test_an_expression_on_which_the_tokenizer_panics_is_one_error(folder, error_
 
 
 def test_weights_of_another_size_are_refused(folder):
-    edit("config.json", lambda config: config | {"hidden_size": 128})(folder)
+    edit("config.json", lambda config: config | {"hidden_size": 256})(folder)
     with pytest.raises(ValueError, match="the weights in .* do not fit its config.json"):
         TreeParser.from_pretrained(str(folder), "chart")
 

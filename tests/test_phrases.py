@@ -29,7 +29,7 @@ def test_every_constituent_of_two_or_more_words_is_there_once(parser, index):
     expected = {" ".join(c.words).lower() for c in constituents if 2 <= len(c.words) <= 4}
     found = [phrase.lower() for phrase in phrases_of(index)]
     assert expected <= set(found) and len(found) == len(set(found)) and "she sleeps" in found
-    assert index.vectors.dtype == np.float16 and index.vectors.shape == (len(index), 64)
+    assert index.vectors.dtype == np.float16 and index.vectors.shape == (len(index), 128)
     np.testing.assert_allclose(np.linalg.norm(index.vectors.astype(float), axis=1), 1, atol=1e-3)
 
 
@@ -72,7 +72,7 @@ def test_an_index_fits_the_model_that_made_it_and_no_other(parser, index):
     other = TreeParser.from_pretrained("fast-r2d2-tiny", with_vectors=True)
     assert index.fits(parser) and index.fits(other)
     with torch.no_grad():
-        other.model.composition.blend.weight.add_(1.0).mul_(torch.randn(2, 64))
+        other.model.composition.blend.weight.add_(1.0).mul_(torch.randn(2, 128))
     assert not index.fits(other)
 
 

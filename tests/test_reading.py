@@ -146,7 +146,8 @@ def test_a_tree_of_another_method_has_no_scores(model, tokenizer, method):
 def test_parsed_sentences_are_equal_by_value_and_not_hashable(model, tokenizer):
     parser = TreeParser(model, tokenizer, with_vectors=True)
     [first, other], [again] = parser(["The old man sleeps.", "The old man walks."]), parser(["The old man sleeps."])
-    again = again._replace(vector=first.vector.copy(), split_scores=first.split_scores.copy())  # apart from rounding
+    arrays = ("vector", "split_scores", "confidences")
+    again = again._replace(**{name: getattr(first, name).copy() for name in arrays})  # apart from rounding
     assert first == again and not first != again and first in [other, again] and [other, first].index(again) == 1
     assert first != other and first not in [other] and first != tuple(first) and tuple(first) != first
     changed = {"split_scores": first.split_scores + 1, "vector": -first.vector, "word_ids": [0], "leaves": ["a"]}

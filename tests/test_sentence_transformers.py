@@ -62,7 +62,7 @@ def test_a_saved_folder_gives_the_vectors_of_encode(folder, trust_remote_code):
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
     bundled = SentenceTransformer(bundled_checkpoint(), device="cpu")
     assert_equal(bundled.encode(TEXTS, normalize_embeddings=True), expected(folder))
-    assert embedder.get_embedding_dimension() == 64
+    assert embedder.get_embedding_dimension() == 128
 
 
 def test_the_encoding_is_the_configurations(folder):
@@ -127,7 +127,7 @@ def test_a_folder_of_an_older_version_loads_and_is_refused_for_texts(folder):
     """It has no modules.json: sentence-transformers takes a mean over constituents and padding."""
     for name in SENTENCE_TRANSFORMERS_FILES:
         (folder / name).unlink()
-    assert expected(folder).shape == (6, 64)
+    assert expected(folder).shape == (6, 128)
     with pytest.raises(ValueError, match=r"no modules\.json.* wrong vectors.* save it again"):
         SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
 

@@ -227,7 +227,7 @@ def test_vectors_are_those_of_the_parsers_trees():
     np.testing.assert_allclose(word._.vector, piece.detach(), atol=1e-6)
     assert not doc[-1]._.vector.any()  # the model does not see a full stop
     for constituent in next(iter(doc.sents))._.constituents:
-        assert constituent._.vector.shape == (64,)
+        assert constituent._.vector.shape == (128,)
         copy = constituent.as_doc(copy_user_data=True)
         assert (copy[:]._.vector == constituent._.vector).all()
     with pytest.raises(ValueError, match="no constituent"):

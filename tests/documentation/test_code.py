@@ -21,7 +21,7 @@ PRINTED = {
     "vectors.md": "[[0, 4], [1, 4], [2, 4], [3, 4]]",
     "fine_tuning.md": "'score'",
     "evaluation.md": "'sentence_f1': 100.0",
-    "speed.md": "(2, 64)",
+    "speed.md": "(2, 128)",
 }
 
 

@@ -45,44 +45,44 @@ def test_without_layer_norms_the_wider_model_computes_what_the_old_one_did(
 
 def test_the_bundled_model_made_wider_is_nearly_the_same(tokenizer):
     old = FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).eval()
-    options = ModelOptions("fast-r2d2-tiny", config_overrides="hidden_size=96,intermediate_size=300,pooler=true")
+    options = ModelOptions("fast-r2d2-tiny", config_overrides="hidden_size=160,intermediate_size=600,pooler=true")
     torch.manual_seed(0)
     new = make_model(tokenizer, options).eval()
     batch = AutoTokenizer.from_pretrained(bundled_checkpoint())(TEXTS, return_tensors="pt", padding=True)
     before, after = (model.model(**batch) for model in (old, new))
     assert torch.equal(before.spans, after.spans)
     is_node = before.last_hidden_state.abs().sum(-1) > 0
-    cosines = F.cosine_similarity(before.last_hidden_state, after.last_hidden_state[..., :64], dim=-1)[is_node]
+    cosines = F.cosine_similarity(before.last_hidden_state, after.last_hidden_state[..., :128], dim=-1)[is_node]
     assert cosines.min() > 0.8 and cosines.mean() > 0.93
     root = after.last_hidden_state[0, batch["input_ids"].shape[1] :][after.spans[0].diff(dim=-1)[:, 0].argmax()]
-    torch.testing.assert_close(after.pooler_output[0], torch.cat([root[64:], SHARE_OF_OLD * root[:64]]))
+    torch.testing.assert_close(after.pooler_output[0], torch.cat([root[128:], SHARE_OF_OLD * root[:128]]))
 
 
 def test_new_features_may_begin_with_counts(tokenizer):
-    options = ModelOptions("fast-r2d2-tiny", config_overrides="hidden_size=68,pooler=true")
+    options = ModelOptions("fast-r2d2-tiny", config_overrides="hidden_size=132,pooler=true")
     model = make_model(tokenizer, options)
     before, vectors = model.model.embeddings.weight.detach().clone(), drawn_vectors(model.config.vocab_size)
     assert size_of_count_vectors(options, model.config) == 4
     begin_with_counts(model, vectors)
     after = model.model.embeddings.weight.detach()
-    assert torch.equal(after[:, :64], before[:, :64])
+    assert torch.equal(after[:, :128], before[:, :128])
     torch.testing.assert_close(
-        F.cosine_similarity(after[:, 64:], vectors.tokens - vectors.tokens.mean(1, keepdim=True)),
+        F.cosine_similarity(after[:, 128:], vectors.tokens - vectors.tokens.mean(1, keepdim=True)),
         torch.ones(len(after)),
     )
-    assert after[:, 64:].square().mean() == pytest.approx(before[:, 64:].square().mean().item(), rel=0.01)
+    assert after[:, 128:].square().mean() == pytest.approx(before[:, 128:].square().mean().item(), rel=0.01)
 
 
-@pytest.mark.parametrize("overrides", ["hidden_size=32", "hidden_size=96,num_attention_heads=8", "num_hidden_layers=2",
-                                       "parser_hidden_size=300", "hidden_size=96,vocab_size=9000"])  # fmt: skip
+@pytest.mark.parametrize("overrides", ["hidden_size=32", "hidden_size=160,num_attention_heads=8", "num_hidden_layers=2",
+                                       "parser_hidden_size=300", "hidden_size=160,vocab_size=9000"])  # fmt: skip
 def test_a_given_model_changes_in_no_other_way(tokenizer, overrides):
     with pytest.raises(ValueError, match="a given model may only grow, in hidden_size and intermediate_size"):
         make_model(tokenizer, ModelOptions("fast-r2d2-tiny", config_overrides=overrides))
 
 
-@pytest.mark.parametrize("overrides", [None, "hidden_size=96"])
+@pytest.mark.parametrize("overrides", [None, "hidden_size=160"])
 def test_count_vectors_need_new_features_and_a_pooler(tokenizer, overrides):
     options = ModelOptions("fast-r2d2-tiny", config_overrides=overrides)
-    with pytest.raises(ValueError, match=r"hidden_size=320,pooler=true"):
+    with pytest.raises(ValueError, match=r"hidden_size=384,pooler=true"):
         size_of_count_vectors(options, make_model(tokenizer, options).config)
     assert size_of_count_vectors(ModelOptions(), FastR2D2Config()) == 768
