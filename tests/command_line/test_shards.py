@@ -87,7 +87,7 @@ def test_shards_hold_what_a_stream_of_the_same_lines_gives(corpus, by_one, capsy
     main(["parse", "--file", str(corpus[0])])
     assert text_of(by_one).splitlines()[:150] == capsys.readouterr().out.splitlines()
     vectors = load_file(by_one / "000000.safetensors")["vectors"]
-    assert vectors.shape == (7, 64) and vectors.dtype == "float32"
+    assert vectors.shape == (7, 128) and vectors.dtype == "float32"
 
 
 def test_shards_that_were_emptied_cut_changed_or_removed_are_parsed_again(corpus, by_one, capsys):
