@@ -6,9 +6,10 @@
     text ── words ──► each teacher: posteriors of spans ──► mean ──► tree of minimum risk ──► the student's parser
             reading.py       ParserTeacher, FileTeacher             consensus.py                   Trainer
 
-A teacher is a checkpoint, or a file with a tree for each line of the text. The student's parser is trained further, or
-with ``--config_overrides`` a smaller and faster one takes its place. The student's encoder does not change: train it
-along the new trees with ``pretrain.py --model <output_dir>/model``.
+A teacher is a checkpoint, or a file with a tree for each line of the text. Parser and chart of a checkpoint can be two
+teachers (``--methods parser minimum_risk``). The student's parser is trained further, or with ``--config_overrides`` a
+smaller and faster one takes its place. The student's encoder does not change: train it along the new trees with
+``pretrain.py --model <output_dir>/model``.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
 from its newest checkpoint.
@@ -37,9 +38,11 @@ from transformers.trainer_utils import get_last_checkpoint
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.checkpoints.folders import HEADS
+from modeling_fast_r2d2.configuration_fast_r2d2 import MINIMUM_RISK
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors, tree_posteriors
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
+from modeling_fast_r2d2.parsing.chart_probabilities import probabilities_of_batch
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
@@ -49,6 +52,7 @@ from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
+from tokenization_fast_r2d2.trees import Span
 
 
 @dataclass
@@ -62,7 +66,11 @@ class DistillationOptions:
         "parser_hidden_size=128,parser_embedding_size=64; a parser of another size is a new one"
     )
     clean_wikitext: bool = option("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
-    method: str = option("which trees of a checkpoint to learn from", "parser", choices=list(METHODS))
+    methods: list[str] | None = option(
+        "which trees of each teacher to learn from, in their order; by default the parser's. A checkpoint may be two "
+        "teachers: minimum_risk takes the probabilities in its chart",
+        choices=list(METHODS),
+    )
     bounds_bonus: float | None = option(
         "bonus in nats for split points at punctuation, in checkpoints; by default as they are configured"
     )
@@ -75,6 +83,10 @@ class DistillationOptions:
     def __post_init__(self):
         if self.weights is None:
             self.weights = [1.0] * len(self.teachers)
+        if self.methods is None:
+            self.methods = [PARSER] * len(self.teachers)
+        if len(self.methods) != len(self.teachers):
+            raise ValueError(f"--methods must have one method per teacher, {len(self.teachers)}, got {self.methods}")
         if len(self.weights) != len(self.teachers):
             raise ValueError(f"--weights must have one number per teacher, {len(self.teachers)}, got {self.weights}")
         if not all(0 < weight < float("inf") for weight in self.weights):
@@ -102,7 +114,7 @@ class DistillationArguments(TrainingArguments):
 
 
 class ParserTeacher:
-    """A checkpoint as a teacher: posteriors of its parser's trees, or the trees of another method.
+    """A checkpoint as a teacher: posteriors of its parser's trees or of its chart's, or the trees of another method.
 
     Args:
         parser: its tokenizer must split text into the same words as the student's.
@@ -116,16 +128,27 @@ class ParserTeacher:
         read = self.parser.read([sentence.leaves for sentence in sentences], is_split_into_words=True)
         lengths = [len(sentence.words) for sentence in sentences]
         size = max(lengths)
-        spans, scores, _ = self.parser.run(read)
         for own, sentence in zip(read, sentences, strict=True):
             if own.words != sentence.words:
                 raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
+        if self.parser.method == MINIMUM_RISK:
+            return chart_posteriors(probabilities_of_batch(self.parser, read), size)
+        spans, scores, _ = self.parser.run(read)
         if self.parser.method != PARSER:
             return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
         between = torch.zeros(len(read), size - 1)
         for row, own in enumerate(read):
             between[row, : lengths[row] - 1] = torch.from_numpy(scores[row][own.word_split_points])
         return span_posteriors(between, torch.tensor(lengths))
+
+
+def chart_posteriors(probabilities: Sequence[dict[Span, float]], num_words: int) -> Tensor:
+    """Posteriors of charts, from the probabilities of their spans of words."""
+    posteriors = torch.zeros(len(probabilities), num_words, num_words + 1)
+    for row, of_spans in enumerate(probabilities):
+        for (first, last), probability in of_spans.items():
+            posteriors[row, first, last - first + 1] = probability
+    return posteriors
 
 
 class FileTeacher:
@@ -203,7 +226,8 @@ def distill(options: DistillationOptions, settings: DistillationArguments) -> No
     tokenizer = AutoTokenizer.from_pretrained(source)
     student = load_student(source, options.config_overrides)
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
-    teachers = [make_teacher(name, options, len(lines)) for name in options.teachers]
+    pairs = zip(options.teachers, options.methods, strict=True)
+    teachers = [make_teacher(name, method, options.bounds_bonus, len(lines)) for name, method in pairs]
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
     trainer = Trainer(
         student, settings, train_dataset=make_dataset(lines, options, settings), callbacks=callbacks,
@@ -224,11 +248,11 @@ def load_student(source: str, overrides: str | None) -> FastR2D2ForConstituencyP
     return FastR2D2ForConstituencyParsing(config)
 
 
-def make_teacher(name: str, options: DistillationOptions, num_lines: int) -> FileTeacher | ParserTeacher:
+def make_teacher(name: str, method: str, bounds_bonus: float | None, num_lines: int) -> FileTeacher | ParserTeacher:
     if Path(name).is_file():
         return FileTeacher(Path(name), num_lines)
     return ParserTeacher(TreeParser.from_pretrained(
-        name, options.method, punctuation="aside", bounds_bonus=options.bounds_bonus, batch_tokens=2**20
+        name, method, punctuation="aside", bounds_bonus=bounds_bonus, batch_tokens=2**20
     ))  # fmt: skip
 
 

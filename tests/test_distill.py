@@ -12,6 +12,7 @@ import distill
 from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
+from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from tokenization_fast_r2d2 import train_tokenizer
 from tokenization_fast_r2d2.reading import sentences_to_parse
@@ -23,9 +24,9 @@ def read(tokenizer):
     return sentences_to_parse(tokenizer, TEXTS, set_marks_aside=True)
 
 
-@pytest.mark.parametrize("method", ["parser", "chart"])
+@pytest.mark.parametrize("method", ["parser", "chart", "minimum_risk"])
 def test_one_teacher_alone_gives_its_trees(model, tokenizer, method):
-    """The best tree of the parser's posteriors is often the parser's own; of a chart's tree it is that tree."""
+    """The best tree of the parser's posteriors is often the parser's own; of a chart's it is the one of that method."""
     parser = TreeParser(model, tokenizer, method, punctuation="aside", bounds_bonus=100.0)
     sentences = read(tokenizer)
     found = consensus([ParserTeacher(parser)], [1.0], sentences, [0, 1, 2])
@@ -33,7 +34,7 @@ def test_one_teacher_alone_gives_its_trees(model, tokenizer, method):
     for spans, sentence, row in zip(found, sentences, of_pieces, strict=True):
         tree = BinaryTree(tuple(spans))
         assert tree.num_leaves == len(sentence.words)
-        if method == "chart":
+        if method != "parser":
             assert tree == sentence.word_tree(row)
     assert (0, 2) in found[0] and {(0, 4), (3, 7)} & set(found[0])  # marks are where constituents end
 
@@ -45,6 +46,18 @@ def test_a_teacher_may_have_other_pieces(model, tokenizer):
     assert posteriors.shape == (3, 8, 9)
     assert posteriors[0].sum().item() == pytest.approx(7, abs=1e-4)  # a tree over 8 words has 7 constituents
     assert posteriors[1].sum() == 0 and posteriors[2].sum().item() == pytest.approx(5, abs=1e-4)
+
+
+def test_a_chart_is_a_teacher_with_its_probabilities(model, tokenizer):
+    teacher = ParserTeacher(TreeParser(model, tokenizer, "minimum_risk", punctuation="aside"))
+    posteriors = teacher(read(tokenizer), [0, 1, 2])
+    assert posteriors.shape == (3, 8, 9) and posteriors.sum((1, 2)).tolist() == pytest.approx([7, 0, 5], abs=0.05)
+    assert ((posteriors > 0.01) & (posteriors < 0.99)).any()
+    for row, text in enumerate(TEXTS):
+        found = chart_probabilities(teacher.parser, text).probabilities
+        for (first, last), probability in found.items():
+            assert posteriors[row, first, last - first + 1].item() == pytest.approx(probability, abs=1e-4)
+        assert (posteriors[row] > 0).sum() == sum(probability > 0 for probability in found.values())
 
 
 def test_trees_of_a_file_are_teachers(tokenizer, tmp_path):
@@ -77,6 +90,12 @@ def test_posteriors_are_averaged(tokenizer):
 def test_weights_are_checked_at_the_door(weights, message):
     with pytest.raises(ValueError, match=message):
         DistillationOptions(["one", "two"], "one", ["text.txt"], weights)
+
+
+def test_every_teacher_has_a_method():
+    assert DistillationOptions(["one", "two"], "one", ["text.txt"]).methods == ["parser", "parser"]
+    with pytest.raises(ValueError, match="--methods must have one method per teacher, 2, got .'chart'."):
+        DistillationOptions(["one", "two"], "one", ["text.txt"], methods=["chart"])
 
 
 def test_only_the_parser_may_be_another():

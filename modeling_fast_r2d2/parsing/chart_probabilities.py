@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
+
 from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import Span
 
@@ -38,19 +40,31 @@ def chart_probabilities(
     Raises:
         ValueError: if the model has no encoder.
     """
+    [read] = parser.read([sentence], is_split_into_words)  # type: ignore[list-item]  # a text or words, as it says
+    return ChartProbabilities(read.words, probabilities_of_batch(parser, [read])[0])
+
+
+def probabilities_of_batch(parser: TreeParser, sentences: list[ReadSentence]) -> list[dict[Span, float]]:
+    """The probabilities of the constituents of each sentence of one batch, as in `ChartProbabilities`."""
     check_encoder(parser.model, "a chart")
     model: Any = parser.model.base_model
-    [read] = parser.read([sentence], is_split_into_words)  # type: ignore[list-item]  # a text or words, as it says
     with evaluation(model):
         embedded = model.read_batch(
-            **model_inputs(model, parser.processor, [read], parser.bounds_bonus, parser.keep_words)
+            **model_inputs(model, parser.processor, sentences, parser.bounds_bonus, parser.keep_words)
         )
         chart, encoded = model.encode_batch(embedded, "chart", reachable_only=True)
         trees = TreeDistribution(chart, encoded.choices())
         if embedded.split_bonus is not None:
             trees = trees.add_bonus(embedded.sentences.flatten(embedded.split_bonus))
-        probabilities = trees.marginals().tolist()
-    return ChartProbabilities(read.words, _over_words(read, chart.spans[chart.num_tokens :].tolist(), probabilities))
+        probabilities = trees.marginals()
+    spans = chart.spans[chart.num_tokens :]
+    rows = torch.searchsorted(chart.offsets, spans[:, 0].contiguous(), right=True) - 1
+    spans = spans - chart.offsets[rows, None]
+    of_rows = [(rows == row).nonzero()[:, 0] for row in range(len(sentences))]
+    return [
+        _over_words(sentence, spans[cells].tolist(), probabilities[cells].tolist())
+        for sentence, cells in zip(sentences, of_rows, strict=True)
+    ]
 
 
 def _over_words(read: ReadSentence, spans: list[list[int]], probabilities: list[float]) -> dict[Span, float]:
@@ -64,4 +78,4 @@ def _over_words(read: ReadSentence, spans: list[list[int]], probabilities: list[
     }
 
 
-__all__ = ["ChartProbabilities", "chart_probabilities"]
+__all__ = ["ChartProbabilities", "chart_probabilities", "probabilities_of_batch"]
