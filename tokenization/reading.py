@@ -20,8 +20,7 @@ from .words import (
     Span,
     check_can_tokenize,
     checked_sentences,
-    replace_dropped_words,
-    tokenize_sentences,
+    tokenize_all_words,
     tokenize_words,
     word_spans,
     words_with_pieces,
@@ -189,8 +188,7 @@ def sentences_to_parse(
         _check_offsets(word_offsets, sentences)
     if is_split_into_words:
         given, offsets = sentences, word_offsets or [_joined(words) for words in sentences]
-        shown = replace_dropped_words(tokenizer, given)
-        encoded = tokenize_sentences(tokenizer, shown, max_length=max_length, is_split_into_words=True)
+        encoded = tokenize_all_words(tokenizer, given, max_length)
     else:
         texts = [str(text) for text in sentences]
         offsets, pieces = words_with_pieces(tokenizer, texts)

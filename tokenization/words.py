@@ -126,7 +126,10 @@ def check_can_tokenize(tokenizer: PreTrainedTokenizerBase, max_length: int | Non
 
 
 def tokenize_words(
-    tokenizer: PreTrainedTokenizerBase, sentences: list[Sequence[str]], pieces: Pieces, max_length: int | None = None
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[Sequence[str]],
+    pieces: Pieces,
+    max_length: int | None = None,
 ) -> dict[str, list[Any]]:
     """What `tokenize_sentences` makes of lists of words, from the pieces of each word."""
     encoded: dict[str, list[Any]] = {"input_ids": [], "word_ids": [], "words": [], "offsets": []}
@@ -189,13 +192,18 @@ def _visible(pieces: Pieces) -> set[str]:
     return {word for word, (ids, _) in pieces.items() if ids and word.strip()}
 
 
-def replace_dropped_words(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The sentences with ``[UNK]`` for every word that the tokenizer would drop, so that every word has a piece.
+def tokenize_all_words(
+    tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]], max_length: int | None = None
+) -> dict[str, list[Any]]:
+    """What `tokenize_sentences` makes of lists of words, with ``[UNK]`` for every word that the tokenizer would drop.
 
-    An empty sentence becomes one ``[UNK]``.
+    So every word has a piece. An empty sentence becomes one ``[UNK]``.
     """
-    known, unknown = tokens_with_pieces(tokenizer, sentences), tokenizer.unk_token
-    return [[word if word in known else unknown for word in sentence] or [unknown] for sentence in sentences]
+    checked, unknown = list(checked_sentences(sentences, True)), tokenizer.unk_token
+    pieces = pieces_of_words(tokenizer, [*checked, [unknown]])
+    known = _visible(pieces)
+    shown = [[word if word in known else unknown for word in sentence] or [unknown] for sentence in checked]
+    return tokenize_words(tokenizer, shown, pieces, max_length)
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str], max_length: int | None) -> dict[str, list[Any]]:

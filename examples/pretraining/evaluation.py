@@ -25,7 +25,7 @@ from pretraining.count_teacher import CountTeacher
 from pretraining.options import Options
 from pretraining.stopping import Interrupted, never, raise_if_stopped
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
-from tokenization_fast_r2d2.words import replace_dropped_words, tokenize_sentences
+from tokenization_fast_r2d2.words import tokenize_all_words
 
 LABELS = ("NP", "VP", "PP", "SBAR")
 CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with
@@ -192,8 +192,7 @@ class EncoderTrees:
         self.gold, self.model, self.teacher = gold, model, teacher
         self.names = ["counts", "random"] if teacher else ["random"]
         self.collate = DataCollatorForFastR2D2(tokenizer)
-        shown = replace_dropped_words(tokenizer, [tree.words for tree in gold])
-        encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=True)
+        encoded = tokenize_all_words(tokenizer, [tree.words for tree in gold])
         self.word_ids, lengths = encoded["word_ids"], [len(ids) for ids in encoded["input_ids"]]
         self.features = [{name: encoded[name][row] for name in ("input_ids", "atom_spans")} for row in range(len(gold))]
         chance = torch.Generator().manual_seed(0)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from tokenization_fast_r2d2.words import replace_dropped_words, tokenize_sentences
+from tokenization_fast_r2d2.words import tokenize_all_words
 
 from ..parsing.tree_parser import TreeParser
 from .labelled_trees import LabelledTree, Span, from_spans
@@ -93,8 +93,7 @@ def without_punctuation(
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:
     """The same trees with every word expanded to its pieces, as by `LabelledTree.expand`."""
-    shown = replace_dropped_words(tokenizer, [tree.words for tree in sentences])
-    encoded = tokenize_sentences(tokenizer, shown, is_split_into_words=True)
+    encoded = tokenize_all_words(tokenizer, [tree.words for tree in sentences])
     expanded = []
     for tree, ids, word_ids in zip(sentences, encoded["input_ids"], encoded["word_ids"], strict=True):
         pieces: list[list[str]] = [[] for _ in tree.words or [""]]
