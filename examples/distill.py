@@ -40,7 +40,12 @@ from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.checkpoints.folders import HEADS
 from modeling_fast_r2d2.configuration_fast_r2d2 import MINIMUM_RISK
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
-from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors, tree_posteriors
+from modeling_fast_r2d2.grammar_induction.consensus import (
+    chart_posteriors,
+    minimum_risk_trees,
+    span_posteriors,
+    tree_posteriors,
+)
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.chart_probabilities import probabilities_of_batch
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
@@ -52,7 +57,6 @@ from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
-from tokenization_fast_r2d2.trees import Span
 
 
 @dataclass
@@ -140,15 +144,6 @@ class ParserTeacher:
         for row, own in enumerate(read):
             between[row, : lengths[row] - 1] = torch.from_numpy(scores[row][own.word_split_points])
         return span_posteriors(between, torch.tensor(lengths))
-
-
-def chart_posteriors(probabilities: Sequence[dict[Span, float]], num_words: int) -> Tensor:
-    """Posteriors of charts, from the probabilities of their spans of words."""
-    posteriors = torch.zeros(len(probabilities), num_words, num_words + 1)
-    for row, of_spans in enumerate(probabilities):
-        for (first, last), probability in of_spans.items():
-            posteriors[row, first, last - first + 1] = probability
-    return posteriors
 
 
 class FileTeacher:

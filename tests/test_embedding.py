@@ -103,11 +103,11 @@ def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tm
 
 
 CLEAN_PROCESS = """
-import sys, json
+import sys, json, torch
 from transformers import AutoModel, AutoTokenizer
 place, vectors = sys.argv[1], []
 for number in range(2):  # as saved by the package, and as saved here
-    model = AutoModel.from_pretrained(place, trust_remote_code=True)
+    model = AutoModel.from_pretrained(place, trust_remote_code=True, dtype=torch.float64)
     assert "transformers_modules" in type(model).__module__
     vectors.append(model.encode(json.loads(sys.argv[2])).tolist())
     tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=True)
@@ -125,7 +125,7 @@ def test_a_model_and_its_tokenizer_alone_encode_where_the_package_is_not_install
     model.save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
     for vectors in run_without_the_package(CLEAN_PROCESS, tmp_path / "saved", json.dumps(TEXTS)):
-        np.testing.assert_allclose(vectors, model.encode(TEXTS), rtol=1e-6, atol=1e-6)  # threads round sums
+        np.testing.assert_allclose(vectors, model.double().encode(TEXTS), atol=1e-9)  # float32 rounds by 1e-6
 
 
 def test_a_saved_folder_asks_for_no_package_of_ours_and_text_code_for_none_of_the_models(model, tmp_path):

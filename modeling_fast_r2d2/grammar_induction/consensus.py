@@ -52,10 +52,23 @@ def tree_posteriors(trees: Sequence[Sequence[Span]], num_words: int) -> Tensor:
     Returns:
         Posteriors, float32.
     """
-    posteriors = torch.zeros(len(trees), num_words, num_words + 1)
-    for row, spans in enumerate(trees):
-        for first, last in spans:
-            posteriors[row, first, last - first + 1] = float(last > first)
+    return chart_posteriors([{(i, j): 1.0 for i, j in spans if i < j} for spans in trees], num_words)
+
+
+def chart_posteriors(probabilities: Sequence[dict[Span, float]], num_words: int) -> Tensor:
+    """Posteriors of charts.
+
+    Args:
+        probabilities: for each sentence those of its spans of two or more words, as first and last word, inclusive.
+        num_words: the number of words of the longest sentence.
+
+    Returns:
+        Posteriors, float32.
+    """
+    posteriors = torch.zeros(len(probabilities), num_words, num_words + 1)
+    for row, of_spans in enumerate(probabilities):
+        for (first, last), probability in of_spans.items():
+            posteriors[row, first, last - first + 1] = probability
     return posteriors
 
 

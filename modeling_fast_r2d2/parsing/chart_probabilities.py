@@ -56,10 +56,10 @@ def probabilities_of_batch(parser: TreeParser, sentences: list[ReadSentence]) ->
         trees = TreeDistribution(chart, encoded.choices())
         if embedded.split_bonus is not None:
             trees = trees.add_bonus(embedded.sentences.flatten(embedded.split_bonus))
-        probabilities = trees.marginals()
-    spans = chart.spans[chart.num_tokens :]
-    rows = torch.searchsorted(chart.offsets, spans[:, 0].contiguous(), right=True) - 1
-    spans = spans - chart.offsets[rows, None]
+        probabilities = trees.marginals().cpu()
+    spans, offsets = chart.spans[chart.num_tokens :].cpu(), chart.offsets.cpu()
+    rows = torch.searchsorted(offsets, spans[:, 0].contiguous(), right=True) - 1
+    spans = spans - offsets[rows, None]
     of_rows = [(rows == row).nonzero()[:, 0] for row in range(len(sentences))]
     return [
         _over_words(sentence, spans[cells].tolist(), probabilities[cells].tolist())
