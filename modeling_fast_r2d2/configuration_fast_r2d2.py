@@ -178,10 +178,7 @@ class FastR2D2Config(PreTrainedConfig):
                 warnings.warn(f"{name} is ignored: there is no such option any more", stacklevel=2)
         _check_attention(kwargs)
         self._check_labels(kwargs.get("num_labels"))
-        self._check_sizes()
-        self._check_numbers()
-        self._check_choices()
-        self.check_token_ids(self.vocab_size)
+        self.check()
         kwargs["auto_map"] = AUTO_MAP | (kwargs.get("auto_map") or {})  # older folders have fewer
         super().__post_init__(**kwargs)
 
@@ -203,6 +200,13 @@ class FastR2D2Config(PreTrainedConfig):
         if "FastR2D2ForConstituencyParsing" not in (self.architectures or []):
             describe_to_sentence_transformers(Path(save_directory))
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
+
+    def check(self) -> None:
+        """Raise ValueError, naming it, for a field of a wrong value. Every model calls this when it is made."""
+        self._check_sizes()
+        self._check_numbers()
+        self._check_choices()
+        self.check_token_ids(self.vocab_size)
 
     def _check_sizes(self) -> None:
         for name in SIZES:

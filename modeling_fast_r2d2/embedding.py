@@ -112,6 +112,8 @@ class TextEncoder:
                 "sentence vectors need atom_spans and split_signs, as FastR2D2Processor gives for texts, not for pairs"
             )
         model: Any = self
+        # Losses that cut a batch into smaller ones take padding from all tensors but this, which is narrower by one.
+        split_signs = split_signs[:, : input_ids.shape[1] - 1]
         output = model(input_ids, attention_mask, atom_spans, split_signs=split_signs, return_dict=True)
         return output.pooler_output
 

@@ -449,6 +449,11 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
         """The inputs of `forward` with one row per sentence."""
+        if isinstance(token_type_ids, Tensor) and token_type_ids.any():
+            logger.warning_once(
+                "token_type_ids of 1 tell of pairs of texts, which are read here as one sentence each; "
+                "FastR2D2ForPairClassification reads pairs"
+            )
         return inputs
 
     def features(self, batch: EmbeddedBatch, roots: Tensor) -> Tensor:

@@ -55,13 +55,17 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = False  # losses are means, so gradient accumulation has to average them
     _keep_in_fp32_modules_strict = {"parser"}  # see `TopDownParser`
 
+    def __init__(self, config: FastR2D2Config):
+        super().__init__(config)
+        config.check()  # `from_pretrained` sets the fields that it is given after the configuration was made
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Token embeddings normal with ``initializer_range``, all else as PyTorch's defaults, like the original."""
         if isinstance(module, nn.Linear):
             bound = 1 / math.sqrt(module.in_features)
-            if module is not self.get_output_embeddings():  # its matrix is the token embedding's
-                init.uniform_(module.weight, -bound, bound)
+            if not (self.config.tie_word_embeddings and module is self.get_output_embeddings()):
+                init.uniform_(module.weight, -bound, bound)  # a tied matrix is the token embedding's
             if module.bias is not None:
                 init.uniform_(module.bias, -bound, bound)
         elif isinstance(module, nn.LSTM):

@@ -7,8 +7,9 @@ from dataclasses import fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoModel
 
-from modeling_fast_r2d2 import FastR2D2Config
+from modeling_fast_r2d2 import FastR2D2Config, bundled_checkpoint
 from modeling_fast_r2d2.configuration_fast_r2d2 import (
     ANY_NUMBERS,
     CHOICES,
@@ -88,6 +89,17 @@ def test_removed_options_of_older_folders_are_ignored_with_one_warning_and_not_s
         assert config.to_dict() == FastR2D2Config.from_pretrained(tmp_path).to_dict()
         config.save_pretrained(tmp_path)
         assert name not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"punctuation": "Aside"}, {"bounds_bonus": -5}, {"window_size": 0}, {"hidden_act": "foo"}, {"pad_token_id": 99999},
+     {"num_attention_heads": 3}, {"bounds_bonus": math.nan}],
+)  # fmt: skip
+def test_what_is_changed_in_loading_is_checked_too(change):
+    [name] = change
+    with pytest.raises(ValueError, match=name):
+        AutoModel.from_pretrained(bundled_checkpoint(), **change)
 
 
 def test_good_values_come_back_from_a_file(tmp_path):

@@ -13,6 +13,7 @@ from modeling_fast_r2d2 import (
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
     heads,
+    modeling_fast_r2d2,
 )
 from modeling_fast_r2d2.heads import LanguageModelHead, language_model_loss
 
@@ -100,6 +101,16 @@ def test_fine_tuning_sums_the_losses_that_have_weight(tiny_config, tiny_model, a
         if found is not None:
             torch.testing.assert_close(found, expected[name])
     assert sorted(composed) == sorted({"forced" if name == "forced" else "chart" for name in chosen})
+
+
+def test_a_classifier_of_single_texts_warns_of_pairs(tiny_config, monkeypatch):
+    said = []
+    monkeypatch.setattr(modeling_fast_r2d2.logger, "warning_once", said.append)
+    model, ids = FastR2D2ForSequenceClassification(tiny_config).eval(), torch.tensor([[20, 21, 22]])
+    model(ids, token_type_ids=torch.zeros_like(ids))
+    assert not said
+    model(ids, token_type_ids=torch.tensor([[0, 0, 1]]))
+    assert "FastR2D2ForPairClassification reads pairs" in said[0]
 
 
 def test_vectors_cannot_train_a_language_model(tiny_config, a_batch):

@@ -108,6 +108,20 @@ def test_models_take_what_the_processor_gives_and_add_their_bonuses(processor, m
     assert model_class is FastR2D2ForPreTraining or torch.equal(model.parse(**inputs).spans, found.spans)
 
 
+def test_the_processor_takes_words_and_a_largest_length_and_refuses_what_it_does_not_do(processor):
+    texts = ["The old man bought a new car", "A cat sleeps"]
+    words = processor([text.split() for text in texts], is_split_into_words=True, padding=True, return_tensors="pt")
+    assert all(torch.equal(tensor, words[name]) for name, tensor in processor(texts).items())
+    assert processor(texts, truncation=True, max_length=3)["input_ids"].shape == (2, 3)
+    for name, value in {"padding": "max_length", "return_tensors": "np", "truncation": False, "images": 1}.items():
+        with pytest.raises(ValueError, match=f"{name}=.*for tokenizers"):
+            processor(texts, **{name: value})
+    for text in ([["the", "old", "man"]], [TEXT, 3], [["a cat", 1]]):
+        with pytest.raises(ValueError, match="pairs of two texts"):
+            processor(text)
+    assert set(processor([("a cat", "a dog")])["token_type_ids"][0]) == {0, 1}
+
+
 def test_classifiers_learn_along_the_trees_of_encode(processor):
     model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint(), num_labels=2).eval()
     inputs = processor([TEXT])

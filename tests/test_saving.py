@@ -71,6 +71,23 @@ def test_tied_weights_are_stored_once_and_stay_tied(tiny_model, tmp_path):
     assert model.lm_head.decoder.weight is model.model.embeddings.weight
 
 
+@pytest.fixture
+def memory_of_nan():
+    """What torch allocates and nobody fills is NaN."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("change", [{"tie_word_embeddings": False}, {"pooler": True}, {"parser_type": "transformer"}])
+@pytest.mark.parametrize("model_class", [FastR2D2ForPreTraining, FastR2D2ForSequenceClassification])
+def test_weights_that_no_file_has_are_initialized(tiny_model, tmp_path, memory_of_nan, model_class, change):
+    tiny_model.save_pretrained(tmp_path)
+    loaded = model_class.from_pretrained(tmp_path, **change)
+    assert all(0 < weight.abs().max() < 10 for name, weight in loaded.named_parameters() if "bias" not in name)
+    assert all(weight.isfinite().all() for weight in loaded.parameters())
+
+
 @pytest.mark.parametrize("size", [90, 130])
 def test_resizing_the_vocabulary_resizes_the_parser_too(tiny_model, a_batch, size, tmp_path):
     model = tiny_model

@@ -16,7 +16,10 @@ from sentence_transformers import (  # noqa: E402
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.losses import MultipleNegativesRankingLoss  # noqa: E402
+from sentence_transformers.losses import (  # noqa: E402
+    CachedMultipleNegativesRankingLoss,
+    MultipleNegativesRankingLoss,
+)
 
 from modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForConstituencyParsing,
@@ -121,6 +124,15 @@ def test_training_changes_the_vectors_and_reloads(folder, tmp_path):
     loaded = SentenceTransformer(str(tmp_path / "trained"), device="cpu")
     assert_equal(loaded.encode(TEXTS, normalize_embeddings=True), after)
     assert_equal(expected(tmp_path / "trained"), after)  # and by this package alone
+
+
+@pytest.mark.parametrize("mini_batch_size", [1, 2, 5])
+def test_losses_that_cut_a_batch_into_smaller_ones_give_the_same(folder, mini_batch_size):
+    embedder = SentenceTransformer(str(folder), device="cpu")
+    pairs = [embedder.preprocess(texts) for texts in (TEXTS, TEXTS[::-1])]
+    whole = MultipleNegativesRankingLoss(embedder)(pairs, None)
+    in_parts = CachedMultipleNegativesRankingLoss(embedder, mini_batch_size=mini_batch_size)(pairs, None)
+    torch.testing.assert_close(in_parts, whole)
 
 
 def test_a_folder_of_an_older_version_loads_and_is_refused_for_texts(folder):

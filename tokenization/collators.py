@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .padding import pad_sentences
+from .padding import pad_sentences, pad_spans
 
 Feature = dict[str, Any]
 
@@ -17,9 +18,10 @@ class DataCollatorForFastR2D2:
     """Pads sentences on the right, and their spans with -1.
 
     A feature is a dict with ``input_ids`` (a list of ints), optionally ``atom_spans`` (a list of inclusive spans) and
-    ``label`` or ``labels`` (a number, or a list of numbers). The collator leaves other keys out. It returns
-    ``input_ids`` and ``attention_mask`` ``(batch, seq_len)`` long, ``atom_spans`` ``(batch, max_spans, 2)`` long if any
-    feature has them, and ``labels`` ``(batch,)`` or ``(batch, num_labels)`` if the features have labels.
+    ``label`` or ``labels`` (a number, a list of numbers, or a tree, a list with a span for each split point). The
+    collator leaves other keys out. It returns ``input_ids`` and ``attention_mask`` ``(batch, seq_len)`` long,
+    ``atom_spans`` ``(batch, max_spans, 2)`` long if any feature has them, and ``labels`` ``(batch,)``, ``(batch,
+    num_labels)`` or, padded with -1, ``(batch, seq_len - 1, 2)`` if the features have labels.
 
     Args:
         tokenizer: its ``pad_token_id`` fills the padded positions. A feature without a token is padding alone, which
@@ -34,7 +36,8 @@ class DataCollatorForFastR2D2:
     pad_to_multiple_of: int | None = None
 
     def __call__(self, features: list[Feature]) -> dict[str, Tensor]:
-        return self._pad(features) | _labels(features)
+        batch = self._pad(features)
+        return batch | _labels(features, batch["input_ids"].shape[1] - 1)
 
     def _pad(self, features: list[Feature]) -> dict[str, Tensor]:
         spans = [feature.get("atom_spans") for feature in features]
@@ -71,7 +74,7 @@ def _sentence_of_pair(pair: Feature, side: int) -> Feature:
     return {key: pair[key][side] for key in ("input_ids", "atom_spans") if pair.get(key) is not None}
 
 
-def _labels(features: list[Feature]) -> dict[str, Tensor]:
+def _labels(features: list[Feature], num_splits: int = 0) -> dict[str, Tensor]:
     for key in ("labels", "label"):
         labels = [feature.get(key) for feature in features]
         missing = [row for row, label in enumerate(labels) if label is None]
@@ -79,6 +82,8 @@ def _labels(features: list[Feature]) -> dict[str, Tensor]:
             raise ValueError(
                 f"row {missing[0]} of the batch has no {key!r} but other rows have one; label all rows or none"
             )
+        if not missing and any(np.ndim(label) == 2 for label in labels):
+            return {"labels": pad_spans(labels, num_splits)}
         if not missing:
             return {"labels": torch.tensor(labels)}
     return {}

@@ -35,9 +35,9 @@ def pad_sentences(
     return batch if atom_spans is None else batch | {"atom_spans": pad_spans(atom_spans)}
 
 
-def pad_spans(spans: Sequence[Sequence[tuple[int, int]]]) -> Tensor:
-    """Lists of inclusive spans as ``(batch, max_spans, 2)`` long, padded with -1."""
-    padded = torch.full((len(spans), max(map(len, spans), default=0), 2), -1)
+def pad_spans(spans: Sequence[Sequence[tuple[int, int]]], least: int = 0) -> Tensor:
+    """Lists of inclusive spans as ``(batch, max_spans, 2)`` long, padded with -1; at ``least`` so many spans."""
+    padded = torch.full((len(spans), max([least, *map(len, spans)]), 2), -1)
     for row, row_spans in enumerate(spans):
         if len(row_spans):
             padded[row, : len(row_spans)] = torch.as_tensor(row_spans)

@@ -17,6 +17,8 @@ from .words import check_text
 
 MODULES = "modules.json"
 NO_LIMIT = 10**9  # a tokenizer without a largest length says a larger number
+# What is done to texts anyway, by the names and values that a tokenizer has for it.
+DONE_ANYWAY = {"padding": (True, "longest"), "truncation": (True, "longest_first"), "return_tensors": ("pt",)}
 
 
 class FastR2D2Processor(ProcessorMixin):
@@ -54,32 +56,38 @@ class FastR2D2Processor(ProcessorMixin):
         self,
         text: Any,
         *,
+        is_split_into_words: bool = False,
         text_kwargs: dict[str, Any] | None = None,
         common_kwargs: dict[str, Any] | None = None,
-        **other_modalities: Any,
+        **options: Any,
     ) -> BatchFeature:
         """
         Args:
-            text: a list of texts; or of pairs of texts, which go to the tokenizer as they are.
-            text_kwargs: of these, ``max_length`` is the largest number of pieces of a text.
-            common_kwargs: for pairs, as for the tokenizer.
+            text: a list of texts, or of lists of words if ``is_split_into_words``; or of pairs of texts, which go to
+                the tokenizer as they are, with all options.
+            text_kwargs, common_kwargs: options as sentence-transformers gives them.
+            options: ``max_length``, the largest number of pieces of a text.
 
         Returns:
             The tensors of `pad_batch`, as `FastR2D2Model.sentence_vectors` takes them.
 
         Raises:
-            ValueError: if the folder was not made for sentence-transformers.
+            ValueError: for what is no text, for options of a tokenizer that texts cannot have here, and if the folder
+                was not made for sentence-transformers.
         """
-        options = dict(text_kwargs or {})
-        if not all(isinstance(sentence, str) for sentence in text):
-            return BatchFeature(dict(self.tokenizer(text, **options, **(common_kwargs or {}))))
+        options = {name: value for name, value in options.items() if not name.endswith("_kwargs")}  # of images, sound
+        options = (text_kwargs or {}) | (common_kwargs or {}) | options
+        if not is_split_into_words and not all(isinstance(sentence, str) for sentence in text):
+            return BatchFeature(dict(self.tokenizer([_checked_pair(pair) for pair in text], **options)))
         if not self.is_described:
             raise ValueError(
                 f"the model's folder has no {MODULES}, so sentence-transformers would take the wrong vectors: it was "
                 "saved by an older version, or holds a parser alone; load the model with AutoModel and save it again"
             )
-        limit = options.get("max_length") or self.tokenizer.model_max_length
-        return BatchFeature(self.pad(self.read(text, max_length=limit if limit < NO_LIMIT else None)))
+        limit = options.pop("max_length", None) or self.tokenizer.model_max_length
+        _check_options(options)
+        read = self.read(text, is_split_into_words, max_length=limit if limit < NO_LIMIT else None)
+        return BatchFeature(self.pad(read))
 
     def read(
         self,
@@ -113,3 +121,20 @@ class FastR2D2Processor(ProcessorMixin):
         """As in transformers, without what `from_pretrained` reads from the model's folder."""
         fields = super().to_dict(*args, **kwargs)
         return {name: value for name, value in fields.items() if name not in ("is_described", "punctuation")}
+
+
+def _checked_pair(pair: Any) -> Any:
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+        raise ValueError(
+            f"give texts, pairs of two texts, or lists of words with is_split_into_words=True; got {pair!r:.80}"
+        )
+    return pair
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if value is not None and value not in DONE_ANYWAY.get(name, ()):
+            raise ValueError(
+                f"{name}={value!r} is for tokenizers; a processor takes max_length and is_split_into_words, cuts texts "
+                "there, and pads them to the longest, as tensors of torch"
+            )

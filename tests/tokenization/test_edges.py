@@ -53,6 +53,13 @@ def test_features_may_hold_tensors(tokenizer):
     assert batch["atom_spans"].tolist() == [[[0, 1]], [[-1, -1]]]
 
 
+def test_trees_as_labels_are_padded_to_the_split_points(tokenizer):
+    features = [{"input_ids": [9, 9, 9], "labels": [[0, 1], [0, 2]]}, {"input_ids": [9], "labels": []}]
+    batch = DataCollatorForFastR2D2(tokenizer, pad_to_multiple_of=4)(features)
+    none = [-1, -1]
+    assert batch["labels"].tolist() == [[[0, 1], [0, 2], none], [none] * 3]
+
+
 @pytest.mark.parametrize("labels", [(1, None), (None, 1)])
 def test_a_batch_labelled_in_part_is_refused(tokenizer, labels):
     with pytest.raises(ValueError, match="label all rows or none"):
