@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree
 from tokenization_fast_r2d2 import language, reading
-from tokenization_fast_r2d2.language import are_marks, are_opening
+from tokenization_fast_r2d2.language import are_marks, are_opening, pairs_of
 from tokenization_fast_r2d2.reading import sentences_to_parse
 from tokenization_fast_r2d2.trees import put_back
 from tokenization_fast_r2d2.word_rules import find_words
@@ -65,6 +65,50 @@ def test_marks_are_sisters_of_the_widest_constituent_beside_them(drawn):
             assert beside == (place, max(j for i, j in constituents if i == place))
         else:
             assert beside == (min(i for i, j in constituents if j == place - 1), place - 1)
+
+
+@given(trees_with_marks(), st.data())
+def test_brackets_and_quotes_around_a_constituent_are_one_with_it(drawn, data):
+    tree, places, _ = drawn
+    marks = data.draw(st.lists(st.sampled_from('()[],"'), min_size=len(places), max_size=len(places)))
+    pairs, constituents = pairs_of(marks), tree.constituents(trivial=True) | {(0, tree.num_leaves - 1)}
+    full = put_back(tree, places, are_opening(marks), pairs)
+    found = full.constituents(trivial=True) | {(0, full.num_leaves - 1)}
+    leaf_of_word = [word + sum(place <= word for place in places) for word in range(tree.num_leaves)]
+    for opening, closing in pairs:
+        if (places[opening], places[closing] - 1) in constituents:
+            assert (places[opening] + opening, places[closing] + closing) in found
+    for i, j in constituents:  # with marks beside it, or without them
+        first, last = leaf_of_word[i], leaf_of_word[j]
+        most = leaf_of_word[j + 1] - 1 if j + 1 < tree.num_leaves else full.num_leaves - 1
+        least = leaf_of_word[i - 1] + 1 if i else 0
+        assert any((a, b) in found for a in range(least, first + 1) for b in range(last, most + 1))
+    lone = [number for number, mark in enumerate(marks) if number not in {n for pair in pairs for n in pair}]
+    if not pairs:
+        assert full == put_back(tree, places, are_opening(marks)) and len(lone) == len(marks)
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a ( b ) c", "((a ((-LRB- b) -RRB-)) c)"),
+        ("a ( b ) c .", "(((a ((-LRB- b) -RRB-)) c) .)"),
+        ('a " b . " c', '((a ((" (b .)) ")) c)'),
+        ('" a b c . "', '((" (((a b) c) .)) ")'),
+        ("a ( [ b ] ) c", "((a ((-LRB- ((-LSB- b) -RSB-)) -RRB-)) c)"),
+        ("a ( b ) ( c )", "((a ((-LRB- b) -RRB-)) ((-LRB- c) -RRB-))"),
+        ("a ( ( ) b ) c", "((a ((-LRB- (-LRB- (-RRB- b))) -RRB-)) c)"),
+        ("a ( b c )", "(((a (-LRB- b)) c) -RRB-)"),
+    ],
+)
+def test_known_trees_with_brackets(tokenizer, text, tree):
+    """Trees of the words that branch to the left."""
+    [read] = sentences_to_parse(tokenizer, [text.split()], is_split_into_words=True, set_marks_aside=True)
+    count = len(read.words)
+    full = put_back(BinaryTree(tuple((0, k + 1) for k in range(count - 1))), read.places, are_opening(read.marks),
+                    pairs_of(read.marks))  # fmt: skip
+    drawn = full.brackets(read.leaves).replace("[", "-LSB-").replace("]", "-RSB-")
+    assert drawn == tree
 
 
 def test_the_last_mark_is_the_highest():

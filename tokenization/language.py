@@ -27,6 +27,7 @@ CLITICS = rf"['’](?i:s|m|d|re|ve|ll|t|n['’]?|em|til|tis|twas|cause|bout|\d\d
 APOSTROPHES = "'’"
 QUOTES = "\"'`´“”„‟‘’‚‛«»‹›"  # a constituent may end on either side of a quote, so quotes give no bounds
 SYMBOLS = "%‰&@#*/\\§†‡•·％＆＠＃＊／＼٪؉"  # Unicode calls these punctuation; we treat them as words
+SINGLE_QUOTES = "'`´‘’‚‛‹›"
 TURNED = {"“": "„", "‘": "‚", "«": "»", "‹": "›"}  # quotes that close, not open, where the other one has opened
 # How treebanks write brackets.
 BRACKETS = {
@@ -66,6 +67,30 @@ def are_opening(marks: Sequence[str]) -> list[bool]:
     """
     marks = [as_character(mark) for mark in marks]
     return [_is_opening(mark, marks[:number], marks[number + 1 :]) for number, mark in enumerate(marks)]
+
+
+def pairs_of(marks: Sequence[str]) -> list[tuple[int, int]]:
+    """The brackets and quotes of a sentence that open and close the same passage, as the numbers of two marks.
+
+    Passages may lie within one another, and do not cross. Brackets of all shapes count as the same.
+    """
+    opened: list[tuple[str, int]] = []
+    pairs = []
+    for number, (mark, opens) in enumerate(zip(map(as_character, marks), are_opening(marks), strict=True)):
+        kind = _kind(mark)
+        if opens:
+            opened.append((kind, number))
+        elif any(kind == other for other, _ in opened):
+            while opened[-1][0] != kind:
+                opened.pop()
+            pairs.append((opened.pop()[1], number))
+    return pairs
+
+
+def _kind(mark: str) -> str:
+    if is_quote(mark):
+        return "single" if mark in SINGLE_QUOTES else "double"
+    return "bracket" if unicodedata.category(mark[0]) in ("Ps", "Pe") else "other"
 
 
 def _is_opening(mark: str, before: list[str], after: list[str]) -> bool:

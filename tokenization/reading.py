@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .language import are_marks, are_opening, begins_name, is_quote
+from .language import are_marks, are_opening, begins_name, is_quote, pairs_of
 from .padding import pad_sentences, pad_split_signs
 from .trees import BinaryTree, put_back
 from .words import (
@@ -135,7 +135,7 @@ class ReadSentence:
     def tree(self, spans: Tensor | np.ndarray) -> BinaryTree:
         """The tree over the leaves, which are words and marks; the argument is that of `word_tree`."""
         tree = self.word_tree(spans)
-        return put_back(tree, self.places, are_opening(self.marks)) if self.marks else tree
+        return put_back(tree, self.places, are_opening(self.marks), pairs_of(self.marks)) if self.marks else tree
 
     def scores(self, split_scores: np.ndarray, tree: BinaryTree) -> np.ndarray:
         """The scores of the split points between leaves. Every span of ``tree`` splits at its highest score.

@@ -191,39 +191,59 @@ class BinaryTree(TreeShape):
         return self if len(spans) == len(self.spans) else BinaryTree(tuple((first[i], last[j]) for i, j in spans))
 
 
-def put_back(tree: BinaryTree, places: Sequence[int], opens: Sequence[bool]) -> BinaryTree:
+def put_back(
+    tree: BinaryTree, places: Sequence[int], opens: Sequence[bool], pairs: Sequence[tuple[int, int]] = ()
+) -> BinaryTree:
     """Put marks back into a tree over the words. All constituents of the words remain.
 
-    A mark becomes the sister of the widest constituent that ends just before it. A mark that opens becomes the sister
-    of the widest constituent that begins just after it. Marks at the two ends of the sentence are attached to the whole
-    sentence, first those at its beginning, then those at its end.
+    Two marks around a constituent, as in ``(so they say)``, are a constituent with it and the marks between them. Any
+    other mark becomes the sister of the widest constituent that ends just before it; one that opens, of the widest that
+    begins just after it. Those at the two ends of the sentence are attached to the whole sentence, first those at its
+    beginning, then those at its end.
 
     Args:
         tree: the tree over the words.
         places: for each mark, in order, the number of words before it.
         opens: for each mark, whether it belongs to the words after it, as ``(`` does.
+        pairs: the marks that open and close a passage, as two numbers; they may lie within one another.
 
     Returns:
         The tree over words and marks.
     """
-    marks: list[list[bool]] = [[] for _ in range(tree.num_leaves + 1)]
-    for place, opens_here in zip(places, opens, strict=True):
-        marks[place].append(opens_here)
-    order: list[tuple[float, float]] = []  # one entry per split point; the smallest splits first
-    for place, here in enumerate(marks):
-        if place == 0:
-            order += [(-1, number) for number in range(len(here))]
-        elif place == tree.num_leaves:
-            order += [(-2, -number) for number in range(len(here))]
-        else:
-            order += _around(tree.depths[place - 1], here)
+    depths = (-1, *tree.depths, -1)  # of the split point at each place
+    around = _keys_around_constituents(depths, places, pairs)
+    closing = {mark for opening, mark in pairs if mark in around and places[opening] < places[mark]}
+    marks: list[list[int]] = [[] for _ in depths]
+    for mark, place in enumerate(places):
+        marks[place].append(mark)
+    # One entry per split point; the smallest splits first.
+    order: list[tuple[float, ...]] = [around.get(mark, (-1, number)) for number, mark in enumerate(marks[0])]
+    for depth, here in zip(depths[1:-1], marks[1:-1], strict=True):
+        of_left = [number for number, mark in enumerate(here, start=1) if mark in closing]
+        cut = max([next((number for number, mark in enumerate(here) if opens[mark]), len(here)), *of_left])
+        here = [*here[:cut], -1, *here[cut:]]  # between the words
+        order += [around.get(mark, (depth, abs(number - cut))) for number, mark in enumerate(here)]
+    order += [around.get(mark, (-2, -number)) for number, mark in enumerate(marks[-1])]
     return BinaryTree.from_order(order)
 
 
-def _around(depth: int, opens: list[bool]) -> list[tuple[float, float]]:
-    """The order of the split points between two words: one for the words themselves, and one per mark between them."""
-    closing = opens.index(True) if True in opens else len(opens)
-    return [(depth, closing - number if number < closing else number - closing) for number in range(len(opens) + 1)]
+def _keys_around_constituents(
+    depths: Sequence[int], places: Sequence[int], pairs: Sequence[tuple[int, int]]
+) -> dict[int, tuple[float, ...]]:
+    """The order of the split points at marks of pairs around constituents, and at marks between these and the words.
+
+    They split after all constituents around, before the one within, and from the outer marks to the inner ones.
+    """
+    keys: dict[int, tuple[float, ...]] = {}
+    for number, (opening, closing) in enumerate(sorted(pairs)):
+        first, last = places[opening], places[closing]
+        depth = max(depths[first], depths[last]) + 0.5
+        if first < last and all(depth < inner for inner in depths[first + 1 : last]):
+            within = [mark for mark in range(opening + 1, closing) if places[mark] in (first, last)]
+            keys |= {closing: (depth, number, 0), opening: (depth, number, 1)}
+            for mark in within:
+                keys[mark] = (depth, number, 1 + (mark - opening if places[mark] == first else closing - mark))
+    return keys
 
 
 def _spans_by_order(order: Sequence[Any]) -> tuple[Span, ...]:
