@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
+from modeling_fast_r2d2.parsing import spacy as component
 from modeling_fast_r2d2.parsing.pretokenized import parse_tokens
 from modeling_fast_r2d2.parsing.spacy import FastR2D2Component, set_extensions
 
@@ -142,6 +143,21 @@ def test_pipelines_are_saved_with_their_configuration(nlp, tmp_path):
         assert loaded.get_pipe_meta("fast_r2d2").factory == "fast_r2d2"
         assert loaded.config["components"]["fast_r2d2"]["method"] == method
         assert trees(loaded(TEXTS[0])) == trees(pipeline(TEXTS[0]))
+
+
+def test_a_document_is_read_once_for_all_its_spans_until_its_trees_or_tokens_change(nlp, two_trees, monkeypatch):
+    read, count = component._read, []
+    monkeypatch.setattr(component, "_read", lambda *given: count.append(0) or read(*given))
+    first, second = two_trees.sents
+    assert bounds(first._.constituents)[:2] == [(0, 5), (0, 2)] and second._.confidence and trees(two_trees)
+    assert len(count) == 1
+    nlp.get_pipe("fast_r2d2")(two_trees)
+    assert trees(two_trees) == trees(nlp(two_trees.text)) and len(count) == 3
+    with two_trees.retokenize() as retokenizer:  # as many tokens as before, but others
+        retokenizer.merge(two_trees[0:2])
+        retokenizer.split(two_trees[2], ["bar", "ked"], heads=[two_trees[2], two_trees[2]])
+    with pytest.raises(ValueError, match="other tokens now"):
+        two_trees[0:5]._.parse_string  # noqa: B018
 
 
 def test_documents_that_cannot_be_parsed_or_are_not_are_refused(nlp):

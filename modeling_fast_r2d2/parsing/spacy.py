@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -124,6 +125,7 @@ class FastR2D2Component:
         for key in [key for key in data if isinstance(key, tuple) and key[:2] in [_key(name)[:2] for name in NAMES]]:
             del data[key]
         data[_key(TREES)], data[_key(CONFIDENCES)] = rows, sure
+        _READ.pop(doc, None)
         if vectors is not None and lengths:
             data[_key(VECTORS)] = np.concatenate([next(vectors) for _ in lengths])
 
@@ -176,7 +178,7 @@ def parse_string(span: Span) -> str:
 def confidence(span: Span) -> float:
     """The probability that the span is a constituent, from 0 to 1 (see `ParsedSentence.confidences`); 1 for a token."""
     node, data = _node(span), _data(span.doc)
-    for start, here, there in _parts(span.doc):
+    for start, here, there in node.parse.parts:
         if node.tree.spans and here.start <= node.first < here.stop:
             if _key(CONFIDENCES, start) not in data:
                 raise ValueError("an older version parsed the document, without confidences; parse it again")
@@ -189,7 +191,7 @@ def vector(span: Span) -> np.ndarray:
     """``(hidden_size,)`` float32, the constituent's vector; zeros for what the model does not see, such as punctuation
     that was set aside. Raises ValueError without ``config={"vectors": True}``, and for whitespace."""
     node, data = _node(span), _data(span.doc)
-    for start, here, there in _parts(span.doc):
+    for start, here, there in node.parse.parts:
         if node.tokens.size and here.start <= node.first < here.stop and _key(VECTORS, start) in data:
             column, leaf = (1, node.tree.triples[0][2]) if node.tree.spans else (0, 0)
             return data[_key(VECTORS, start)][there.start + node.first - here.start + leaf, column]
@@ -246,11 +248,19 @@ class Parse(NamedTuple):
 
     Attributes:
         tokens: the tokens that are leaves.
+        characters: the first character of each.
         spans: ``(leaves - 1, 2)``, first and last leaf of the constituent that splits after each leaf, or -1.
+        parts: as of `_parts`.
     """
 
     tokens: np.ndarray
+    characters: np.ndarray
     spans: np.ndarray
+    parts: list[tuple[int, slice, slice]]
+
+
+# Of documents that were asked, with what tells that they have changed: reading a long one for each span takes minutes.
+_READ: WeakKeyDictionary[Doc, tuple[tuple[int, int, int], Parse]] = WeakKeyDictionary()
 
 
 class Node(NamedTuple):
@@ -270,6 +280,10 @@ def _node(span: Span) -> Node:
     """What stands at a span, without the whitespace at its ends; a ValueError if it is no constituent."""
     parse = _parse(span.doc)
     first, end = np.searchsorted(parse.tokens, (span.start, span.end)).tolist()
+    characters = [token.idx for token in span if not token.is_space]
+    if parse.characters[first:end].tolist() != characters:  # another token was cut, and others joined
+        del _READ[span.doc]
+        return _node(span)
     within = parse.spans[first : max(end - 1, first)]
     if (end - first > 1 and not (within == (first, end - 1)).all(axis=1).any()) or span.start == span.end:
         raise ValueError(f"tokens {span.start} to {span.end - 1}, {span.text!r:.80}, are no constituent")
@@ -277,28 +291,36 @@ def _node(span: Span) -> Node:
 
 
 def _parse(doc: Doc) -> Parse:
-    tokens, parts, data = np.flatnonzero(_visible(doc)), list(_parts(doc)), _data(doc)
+    data = _data(doc)
+    state, (known_state, parse) = (len(doc), id(data), len(data)), _READ.get(doc, (None, None))
+    if parse is None or state != known_state:
+        parse = _read(doc)
+        _READ[doc] = state, parse
+    return parse
+
+
+def _read(doc: Doc) -> Parse:
+    data = _data(doc)
+    trees = {key: data[key] for key in data if isinstance(key, tuple) and key[:2] == _key(TREES)[:2]}
+    tokens = np.flatnonzero(_visible(doc))
+    characters = doc.to_array(IDX)[tokens].astype(np.int64)
+    parts = list(_parts(characters, trees))
     if not parts:
         raise ValueError("the document is not parsed; use nlp.add_pipe('fast_r2d2', config={'checkpoint': ...})")
     if sum(here.stop - here.start for _, here, _ in parts) != len(tokens):
         raise ValueError("the document has other tokens now than when it was parsed; parse it again")
     spans = np.full((max(len(tokens) - 1, 0), 2), -1)
     for start, here, there in parts:
-        moved = data[_key(TREES, start)][there][:-1, 1:] + here.start - there.start
+        moved = trees[_key(TREES, start)][there][:-1, 1:] + here.start - there.start
         is_whole = ((moved >= here.start) & (moved < here.stop)).all(axis=1)  # no sentence end, and not cut off
         spans[here.start : max(here.stop - 1, here.start)] = np.where(is_whole[:, None], moved, -1)
-    return Parse(tokens, spans)
+    return Parse(tokens, characters, spans, parts)
 
 
-def _parts(doc: Doc) -> Iterator[tuple[int, slice, slice]]:
+def _parts(characters: np.ndarray, trees: dict[tuple, np.ndarray]) -> Iterator[tuple[int, slice, slice]]:
     """Where the parsed documents lie that this one is, is a part of, or was joined from: the first character, the
     leaves in this document, and the same leaves in the parsed one."""
-    characters = doc.to_array(IDX)[_visible(doc)].astype(np.int64)
-    for start in [key[2] for key in _data(doc) if isinstance(key, tuple) and key[:2] == _key(TREES)[:2]]:
-        rows = _data(doc)[_key(TREES, start)]
-        if np.array_equal(characters, rows[:, 0] + start):  # the document that was parsed: it is asked often
-            yield start, slice(0, len(rows)), slice(0, len(rows))
-            continue
+    for (*_, start, _), rows in trees.items():
         _, here, there = np.intersect1d(characters, rows[:, 0] + start, return_indices=True)
         is_run = len(here) > 0 and np.ptp(here) == np.ptp(there) == len(here) - 1
         runs = (slice(places[0], places[-1] + 1) if is_run else slice(0, 0) for places in (here, there))
