@@ -179,13 +179,14 @@ def test_weights_of_another_size_are_refused(folder):
         TreeParser.from_pretrained(str(folder), "chart")
 
 
-@pytest.mark.parametrize("name", ["/nowhere", "./no/where", "", "a/b/c", __file__])
+@pytest.mark.parametrize("name", ["/nowhere", "./no/where", "", "a/b/c", "fast-r2d2-tinny", __file__])
 def test_a_path_without_a_checkpoint_is_named(name):
     with pytest.raises(
         ValueError, match="no checkpoint at '.*'; give a folder, a Hub name or one of fast-r2d2-small, fast-r2d2-tiny"
     ):
         find_checkpoint(name)
     assert find_checkpoint("user/name") == "user/name"
+    assert find_checkpoint("bert-base-uncased", is_model=False) == "bert-base-uncased"
 
 
 @pytest.fixture

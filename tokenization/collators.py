@@ -76,7 +76,7 @@ def _sentence_of_pair(pair: Feature, side: int) -> Feature:
 
 def _labels(features: list[Feature], num_splits: int = 0) -> dict[str, Tensor]:
     for key in ("labels", "label"):
-        labels = [feature.get(key) for feature in features]
+        labels: list[Any] = [feature.get(key) for feature in features]
         missing = [row for row, label in enumerate(labels) if label is None]
         if missing and len(missing) < len(labels):
             raise ValueError(

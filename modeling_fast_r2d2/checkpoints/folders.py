@@ -42,7 +42,7 @@ def bundled_checkpoint(name: str = "fast-r2d2-tiny") -> str:
 
 
 def find_checkpoint(name: str, *, is_model: bool = True) -> str:
-    """Where a checkpoint is: the folder of the bundled one of that name, an existing folder, or a Hub name.
+    """Where a checkpoint is: the folder of the bundled one of that name, an existing folder, or a Hub name, user/name.
 
     Args:
         is_model: whether a folder must have a model; else a tokenizer is enough.
@@ -60,7 +60,8 @@ def find_checkpoint(name: str, *, is_model: bool = True) -> str:
         return name
     if name in bundled_names():
         return bundled_checkpoint(name)
-    if Path(name).exists() or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+    hub_name = r"[\w.-]+/[\w.-]+" if is_model else r"[\w.-]+(/[\w.-]+)?"  # some old tokenizers have no user's name
+    if Path(name).exists() or not re.fullmatch(hub_name, name) or name.startswith("."):
         raise ValueError(f"no checkpoint at {name!r}; give a folder, a Hub name or one of {', '.join(bundled_names())}")
     return name
 

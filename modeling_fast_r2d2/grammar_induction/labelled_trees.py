@@ -221,6 +221,8 @@ class _Reader:
         self.brackets = 0
 
     def read(self, text: str) -> LabelledTree:
+        if self.has_labels and text.strip() and text.lstrip()[0] not in "()":
+            self.refuse("it does not begin with a bracket")
         previous, finished = "", False
         for token in re.findall(r"[()]|[^() \t\r\n\f\v]+", text):  # other kinds of blanks may be part of a word
             if finished:
@@ -239,8 +241,6 @@ class _Reader:
             self.refuse(f"unclosed brackets: {len(self.open)}")
         if not previous:
             self.refuse("it is empty")
-        if self.has_labels and not text.lstrip().startswith("("):
-            self.refuse("it does not begin with a bracket")
         words, tags, parents = zip(*self.leaves, strict=True) if self.leaves else ((), (), ())
         return LabelledTree(words, tags, tuple(self.constituents), parents, self.place)
 

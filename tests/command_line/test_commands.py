@@ -310,6 +310,15 @@ def test_punctuation_is_shown_and_not_scored(model, tokenizer, tmp_path, granula
     assert (0, first) in tree.spans and {(0, second), (first + 1, tree.num_leaves - 1)} & tree.spans
 
 
+def test_trees_that_are_bad_only_with_punctuation_are_skipped_in_both_forms(tmp_path, capsys, error_of):
+    bad = "(S (NP (DT the) (NN dog)) (VP (VBD ran)) ((, ,) (. .)))"
+    (tmp_path / "gold.mrg").write_text(f"(S (NP (DT a) (NN cat)) (VP (VBD sat) (ADVP (RB down))))\n{bad}\n")
+    arguments = ["evaluate", str(tmp_path / "gold.mrg"), "--systems", "right"]
+    main([*arguments, "--as_written", "--skip_bad"])
+    assert "right" in capsys.readouterr().out
+    assert "line 2: a constituent has no label" in error_of(*arguments, "--as_written")
+
+
 STORY = "It rains.\nDr. Smith doesn't care. He\r\nreads on!\n\n  \nThe end\n"
 
 
@@ -344,8 +353,11 @@ def test_a_long_paragraph_is_read_in_parts(monkeypatch):
     assert [text.start for text in found] == [0, 4, 6, 7]
 
 
-def test_a_picture_is_one_file(tmp_path):
+def test_a_picture_is_one_file(tmp_path, capsys):
     main(["parse", "A cat sat.", "A dog ran.", "--format", "svg", "--output", str(tmp_path / "trees")])
     pictures = sorted((tmp_path / "trees").iterdir())
     assert [path.name for path in pictures] == ["000000.svg", "000001.svg"]
     assert all(word in ElementTree.parse(pictures[1]).getroot()[0].text for word in ("dog", "ran"))
+    capsys.readouterr()
+    main(["parse", "A cat sat.", "--format", "svg", "--output", str(tmp_path / "trees")])
+    assert "has 1 picture of earlier sentences, too: 000001.svg and on" in capsys.readouterr().err

@@ -38,7 +38,11 @@ def test_phrases_are_found_and_the_index_is_kept(text, tmp_path, capsys, error_o
     model.save_pretrained(tmp_path / "other")
     other = ["--checkpoint", tmp_path / "other", "--index", index]
     assert "has the vectors of another model; delete the file" in error_of("neighbours", "a new car", *other)
-    text.write_text(TEXT * 2, encoding="utf-8")
+    (tmp_path / "moved").mkdir()
+    moved = shutil.move(text, tmp_path / "moved")
+    main([*arguments, "--file", str(moved)])
+    assert capsys.readouterr().out == first.out
+    text.write_text(TEXT.replace("bridge", "garden"), encoding="utf-8")  # of the same size
     assert "was made with files" in error_of(*arguments, "--file", text)
     index.unlink()
     assert "the text to look in" in error_of(*arguments)

@@ -63,8 +63,13 @@ def write_pictures(options: argparse.Namespace) -> None:
     parsed = (found for chunk in texts for found in chain(*parse_texts(parser, chunk, options)))
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
-        for number, sentence in enumerate(parsed):
-            write_text(options.output / f"{number:06}.svg", sentence.svg(options.min_confidence))
+        count = 0
+        for count, sentence in enumerate(parsed, start=1):
+            write_text(options.output / f"{count - 1:06}.svg", sentence.svg(options.min_confidence))
+        older = [path for path in options.output.glob("*.svg") if path.stem.isdecimal() and int(path.stem) >= count]
+        if older:
+            more = f"{counted(len(older), 'picture')} of earlier sentences, too: {min(older).name} and on"
+            print(f"{options.output} has {more}", file=sys.stderr)
         return
     pictures = [sentence.svg(options.min_confidence) for sentence in islice(parsed, 2)]
     if len(pictures) > 1:

@@ -48,13 +48,14 @@ def run(options: argparse.Namespace) -> None:
     from .scoring import read_gold, read_predicted, read_written, system_trees
 
     logging.disable_progress_bar()
-    gold = read_gold(options)
+    written = read_written(options)
+    gold = read_gold(options, written)
     if options.predicted:
         predicted, name = read_predicted(options.predicted, gold), options.predicted.name
     else:
         name = f"{Path(options.checkpoint).name}, {options.method}"
         options.checkpoint = [options.checkpoint]
-        [predicted] = system_trees(options.method, gold, read_written(options), options)
+        [predicted] = system_trees(options.method, gold, written, options)
     title = options.title or f"{name} against {', '.join(path.name for path in options.gold)}"
     limits = {"granularity": options.granularity, "max_length": options.max_length}
     scores = write_report(options.output, gold, predicted, title=title, **limits)

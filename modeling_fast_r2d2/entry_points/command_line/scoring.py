@@ -35,7 +35,8 @@ from .model import use_threads
 def run(options: argparse.Namespace) -> None:
     """Compare as the options say, which are checked already."""
     logging.disable_progress_bar()
-    gold, written = read_gold(options), read_written(options)
+    written = read_written(options)
+    gold = read_gold(options, written)
     predictions = [
         (name, [read_predicted(path, gold)]) for name, path in _names(options.predicted, options.systems).items()
     ]
@@ -60,9 +61,11 @@ def read_written(options: argparse.Namespace) -> list[LabelledTree] | None:
     return read_treebank(options.gold, preprocessing, options.split, options.skip_bad)
 
 
-def read_gold(options: argparse.Namespace) -> list[LabelledTree]:
-    """The gold trees that the options name."""
+def read_gold(options: argparse.Namespace, written: list[LabelledTree] | None = None) -> list[LabelledTree]:
+    """The gold trees that the options name; of those with punctuation, if there are, so that both are of the same."""
     preprocessing = TreebankPreprocessing(options.keep_punctuation, options.lowercase, punctuation_tags(options))
+    if written is not None:
+        return [preprocessing.apply(tree) for tree in written]
     return read_treebank(options.gold, preprocessing, options.split, options.skip_bad)
 
 

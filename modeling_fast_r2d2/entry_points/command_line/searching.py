@@ -11,6 +11,7 @@ from transformers.utils import logging
 
 from modeling_fast_r2d2.parsing.phrases import Neighbour, PhraseIndex, vector_of
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.text_files import checksum
 from tokenization_fast_r2d2.lines import read_lines
 
 from .model import check_device, use_threads
@@ -58,10 +59,10 @@ def read_or_build(parser: TreeParser, options: argparse.Namespace) -> PhraseInde
 
 
 def source_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What an index depends on besides the model; nothing if no text is given."""
+    """What an index depends on besides the model; nothing if no text is given. A file may move, and not change."""
     if not options.file:
         return {}
-    files = [[str(path), path.stat().st_size] for path in options.file]
+    files = [[path.name, checksum(path)[:16]] for path in options.file]
     return {"files": files, "lines": options.lines, "max_words": options.max_words}
 
 
