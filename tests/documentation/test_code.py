@@ -14,7 +14,7 @@ WITH_CODE = [
 
 # Something that a page's code prints.
 PRINTED = {
-    "README.md": "(0, 6) The old man bought a new car (320,)",
+    "README.md": "(0, 6) The old man bought a new car (384,)",
     "index.md": "┌───┴───┐",
     "parsing.md": "\n((((The (old bridge)) ,) ",
     "export.md": "((The (old man)) (bought (a (new car))))\ntorch.Size([1, 3, 2])",
