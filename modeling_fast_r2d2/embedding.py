@@ -37,6 +37,15 @@ class TextEncoder:
 
     config: Any
     _tokenizer: PreTrainedTokenizerBase | None = None
+    _place: dict[str, Any] = {}  # where the weights were, besides their folder's name
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **options: Any) -> Any:
+        """As in transformers."""
+        loaded = super().from_pretrained(*args, **options)  # type: ignore[misc]  # of `PreTrainedModel`
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model._place = {name: options[name] for name in ("subfolder", "cache_dir") if options.get(name)}
+        return loaded
 
     def encode(
         self,
@@ -128,6 +137,7 @@ class TextEncoder:
             options = {
                 "revision": getattr(self.config, "_commit_hash", None) or "main",
                 "trust_remote_code": "transformers_modules" in type(self).__module__,  # it was trusted then
+                **self._place,
             }
             try:
                 self._tokenizer = AutoTokenizer.from_pretrained(self.config.name_or_path, **options)

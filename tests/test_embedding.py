@@ -8,6 +8,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModel
 from transformers.dynamic_module_utils import get_imports
 
 from modeling_fast_r2d2 import (
@@ -88,6 +89,15 @@ def test_constituents_are_the_trees_words_and_phrases(model, tokenizer):
     [cat] = [c for c in constituents if c.words == ["cat"]]
     assert any(np.allclose(cat.vector, node, atol=1e-6) for node in nodes)
     assert [c.words for c in model.constituents("Yes")] == [["Yes"]]
+
+
+def test_a_model_in_a_subfolder_finds_its_tokenizer_there(model, tokenizer, tmp_path):
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    found = AutoModel.from_pretrained(tmp_path, subfolder="model")
+    np.testing.assert_allclose(found.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    loaded, _ = FastR2D2Model.from_pretrained(tmp_path, subfolder="model", output_loading_info=True)
+    np.testing.assert_allclose(loaded.encode(TEXTS), found.encode(TEXTS), atol=1e-5)
 
 
 def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tmp_path):
