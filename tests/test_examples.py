@@ -30,10 +30,16 @@ def test_the_bundled_checkpoints_have_one_parser_and_vectors_are_of_different_wo
     small, tiny = (AutoModel.from_pretrained(bundled_checkpoint(f"fast-r2d2-{name}")) for name in ("small", "tiny"))
     for name, weight in tiny.parser.state_dict().items():
         assert weight.equal(small.parser.state_dict()[name])
-    texts = ["A doctor treated the patient", "The nurse works in a hospital", "A singer released the album"]
-    for model, is_good in ((small, True), (tiny, False)):
-        doctor, nurse, singer = model.encode(texts, normalize_embeddings=True)
-        assert (doctor @ nurse > doctor @ singer + 0.2) == is_good
+    texts = [
+        "A doctor treated the patient", "The nurse works in a hospital", "A singer released the album",
+        "The bank raised its rates", "The central bank increased interest rates", "The cat left its basket",
+        "A man is playing a guitar", "Someone plays an instrument", "A man is watching a river",
+    ]  # fmt: skip
+    margins = {}
+    for name, model in {"small": small, "tiny": tiny}.items():
+        first, alike, other = model.encode(texts, normalize_embeddings=True).reshape(3, 3, -1).swapaxes(0, 1)
+        margins[name] = (first * (alike - other)).sum(-1)
+    assert min(margins["small"]) > 0.1 and margins["small"].mean() > 0.3 > 0 > margins["tiny"].mean(), margins
 
 
 @pytest.mark.slow
