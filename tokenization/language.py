@@ -69,16 +69,19 @@ def are_opening(marks: Sequence[str]) -> list[bool]:
     return [_is_opening(mark, marks[:number], marks[number + 1 :]) for number, mark in enumerate(marks)]
 
 
-def pairs_of(marks: Sequence[str]) -> list[tuple[int, int]]:
+def pairs_of(marks: Sequence[str], opens: Sequence[bool]) -> list[tuple[int, int]]:
     """The brackets and quotes of a sentence that open and close the same passage, as the numbers of two marks.
 
     Passages may lie within one another, and do not cross. Brackets of all shapes count as the same.
+
+    Args:
+        opens: what `are_opening` says of the marks.
     """
     opened: list[tuple[str, int]] = []
     pairs = []
-    for number, (mark, opens) in enumerate(zip(map(as_character, marks), are_opening(marks), strict=True)):
-        kind = _kind(mark)
-        if opens:
+    for number, (mark, is_opening) in enumerate(zip(marks, opens, strict=True)):
+        kind = _kind(as_character(mark))
+        if is_opening:
             opened.append((kind, number))
         elif any(kind == other for other, _ in opened):
             while opened[-1][0] != kind:

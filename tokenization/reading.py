@@ -134,8 +134,8 @@ class ReadSentence:
 
     def tree(self, spans: Tensor | np.ndarray) -> BinaryTree:
         """The tree over the leaves, which are words and marks; the argument is that of `word_tree`."""
-        tree = self.word_tree(spans)
-        return put_back(tree, self.places, are_opening(self.marks), pairs_of(self.marks)) if self.marks else tree
+        tree, opens = self.word_tree(spans), are_opening(self.marks)
+        return put_back(tree, self.places, opens, pairs_of(self.marks, opens)) if self.marks else tree
 
     def scores(self, split_scores: np.ndarray, tree: BinaryTree) -> np.ndarray:
         """The scores of the split points between leaves. Every span of ``tree`` splits at its highest score.
