@@ -73,6 +73,7 @@ def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_p
         {"bf16": True},
         {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
         {"train_sampling_strategy": "group_by_length", "max_grad_norm": 0.1, "warmup_steps": 2},
+        {"neftune_noise_alpha": 5.0},
     ],
     ids=lambda arguments: next(iter(arguments)),
 )
