@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)
 
 
 def _find(path: str) -> Any:
@@ -40,8 +41,8 @@ def has_hooks(module: nn.Module) -> bool:
 
 def has_global_hooks() -> bool:
     """Whether a hook wants to see what enters or leaves any module, or torch does not tell."""
-    has_hook = _find("nn.modules.module._has_any_global_hook")
-    return has_hook is None or has_hook()
+    modules = _find("nn.modules.module")
+    return any(getattr(modules, name, True) for name in GLOBAL_HOOKS)
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -12,7 +12,7 @@ PRIVATE = {
     "_C._current_graph_task_id": lambda: torch_internals.backward_pass() is None,
     "_C._functorch.peek_interpreter_stack": torch_internals.is_transformed,
     "autograd.forward_ad._current_level": torch_internals.is_transformed,
-    "nn.modules.module._has_any_global_hook": torch_internals.has_global_hooks,
+    "nn.modules.module": torch_internals.has_global_hooks,
     "ops.mkldnn._linear_pointwise": lambda: not torch_internals.has_onednn(torch.float32),
     "ops.mkldnn._is_mkldnn_bf16_supported": lambda: not torch_internals.has_onednn(torch.bfloat16),
 }
