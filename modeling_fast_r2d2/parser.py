@@ -52,7 +52,10 @@ class TopDownParser(nn.Module):
         Returns:
             ``(batch, seq_len - 1)`` scores, float32 or wider, 0 past a sentence's last split point.
         """
-        with torch.autocast(input_ids.device.type, enabled=False):
+        device = input_ids.device.type
+        if not torch.is_autocast_enabled(device):  # an exported program with a context for autocast cannot be saved
+            return self._score(input_ids, lengths)
+        with torch.autocast(device, enabled=False):
             return self._score(input_ids, lengths)
 
     def _score(self, input_ids: Tensor, lengths: Tensor) -> Tensor:

@@ -52,8 +52,9 @@ def test_the_copy_for_export_scores_as_the_parser(parser_model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parser_model", ["lstm", "transformer"], indirect=True)
-def test_a_program_scores_any_batch_of_any_length(parser_model):
-    program = export_parser(parser_model).module()
+def test_a_saved_program_scores_any_batch_of_any_length(parser_model, tmp_path):
+    torch.export.save(export_parser(parser_model), tmp_path / "parser.pt2")
+    program = torch.export.load(tmp_path / "parser.pt2").module()
     for shape in SHAPES:
         ids, lengths = batch_of(*shape)
         torch.testing.assert_close(program(ids, lengths), parser_model.base_model.parser(ids, lengths))
