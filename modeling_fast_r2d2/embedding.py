@@ -41,11 +41,21 @@ class TextEncoder:
 
     @classmethod
     def from_pretrained(cls, *args: Any, **options: Any) -> Any:
-        """As in transformers."""
-        loaded = super().from_pretrained(*args, **options)  # type: ignore[misc]  # of `PreTrainedModel`
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        """As in transformers; but a checkpoint without an encoder is refused, since vectors would be drawn by chance.
+
+        Raises:
+            ValueError: if the checkpoint lacks weights of the encoder.
+        """
+        wants_info = options.pop("output_loading_info", False)
+        loaded: Any = super()
+        model, info = loaded.from_pretrained(*args, output_loading_info=True, **options)
+        if names := sorted(name for name in info["missing_keys"] if name.startswith("composition.")):
+            raise ValueError(
+                f"{model.name_or_path} lacks {len(names)} weights of an encoder, such as {names[0]}; if it holds a "
+                "parser alone, load it with AutoModelForConstituencyParsing"
+            )
         model._place = {name: options[name] for name in ("subfolder", "cache_dir") if options.get(name)}
-        return loaded
+        return (model, info) if wants_info else model
 
     def encode(
         self,

@@ -149,6 +149,8 @@ def test_a_parser_alone_is_refused(tmp_path, tokenizer):
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="holds a parser alone"):
         SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
+    with pytest.raises(ValueError, match=r"lacks 13 weights of an encoder, such as composition\..* parser alone"):
+        AutoModel.from_pretrained(tmp_path)
 
 
 def test_pairs_have_no_sentence_vector(folder):

@@ -82,7 +82,7 @@ class FastR2D2Processor(ProcessorMixin):
         if not self.is_described:
             raise ValueError(
                 f"the model's folder has no {MODULES}, so sentence-transformers would take the wrong vectors: it was "
-                "saved by an older version, or holds a parser alone; load the model with AutoModel and save it again"
+                "saved by an older version; load the model with AutoModel and save it again"
             )
         limit = options.pop("max_length", None) or self.tokenizer.model_max_length
         _check_options(options)

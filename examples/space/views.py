@@ -5,10 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from transformers import AutoTokenizer
 
 from fast_r2d2_entry_points.command_line.formats import as_json
-from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
+from modeling_fast_r2d2 import TreeParser
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.phrases import PhraseIndex
 from modeling_fast_r2d2.parsing.running_text import split_texts
@@ -25,10 +24,9 @@ Words = list[str]
 @cache
 def parsers() -> dict[str, TreeParser]:
     """A parser for each method; they share one model."""
-    checkpoint = os.environ.get("FAST_R2D2_CHECKPOINT") or bundled_checkpoint()
-    model = FastR2D2Model.from_pretrained(checkpoint).eval()
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    return {method: TreeParser(model, tokenizer, method) for method in METHODS}
+    checkpoint = os.environ.get("FAST_R2D2_CHECKPOINT") or "fast-r2d2-tiny"
+    loaded = TreeParser.from_pretrained(checkpoint, "chart")
+    return {method: TreeParser(loaded.model, loaded.tokenizer, method) for method in METHODS}
 
 
 def sentences_of(text: str) -> list[Words]:

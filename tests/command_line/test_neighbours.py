@@ -30,6 +30,7 @@ def test_phrases_are_found_and_the_index_is_kept(text, tmp_path, capsys, error_o
     assert "phrases of 3 sentences" in first.err
     main(arguments)
     assert capsys.readouterr().out == first.out
+    assert "--lines and --max_words are for the making of an index" in error_of(*arguments, "--max_words", "3")
     main([*arguments, "--file", str(text)])
     assert capsys.readouterr().out == first.out
     model = FastR2D2Model.from_pretrained(bundled_checkpoint())

@@ -33,7 +33,7 @@ def corpus(tmp_path_factory) -> list[Path]:
 
 def arguments(corpus: list[Path], output: Path, *more: str) -> list[str]:
     files = [str(path) for path in corpus]
-    return ["parse", "--file", *files, "--output", str(output), "--shard_lines", "7", "--device", "cpu", *more]
+    return ["parse", "--file", *files, "--output", str(output), "--shard_lines", "7", *more]
 
 
 def text_of(folder: Path) -> str:

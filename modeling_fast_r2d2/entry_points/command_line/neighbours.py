@@ -14,6 +14,8 @@ from pathlib import Path
 
 from .options import VECTORS_CHECKPOINT, add_threads_argument, check_model_options
 
+MOST_LINES, MOST_WORDS = 20_000, 8
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
@@ -22,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--file", type=Path, nargs="+", help="text files, plain or .gz, one sentence per line")
     add("--index", type=Path, help="file that keeps the phrases of the text; it is made if it is not there")
     add("--count", type=int, default=10, help="phrases that are shown; default: %(default)s")
-    add("--lines", type=int, default=20_000, help="read at most this number of lines; default: %(default)s")
-    add("--max_words", type=int, default=8, help="words of the longest phrases; default: %(default)s")
+    add("--lines", type=int, default=MOST_LINES, help="read at most this number of lines; default: %(default)s")
+    add("--max_words", type=int, default=MOST_WORDS, help="words of the longest phrases; default: %(default)s")
     add("--checkpoint", default=VECTORS_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     add_threads_argument(parser)
@@ -39,6 +41,9 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(f"--file {path} is no file")
     if not options.file and not (options.index and options.index.exists()):
         raise ValueError("give --file, the text to look in, or an --index that was made before")
+    if not options.file and (options.lines, options.max_words) != (MOST_LINES, MOST_WORDS):
+        raise ValueError("--lines and --max_words are for the making of an index, which this one was made with; give "
+                         "--file, too, or leave them out")  # fmt: skip
     if options.index and (options.index.is_dir() or not options.index.absolute().parent.is_dir()):
         raise ValueError(f"--index {options.index} must be a file, in a folder that exists")
     check_model_options([options.checkpoint], options.threads)

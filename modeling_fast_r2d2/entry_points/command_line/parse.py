@@ -13,6 +13,8 @@ resumes the work:
 
     fast-r2d2 parse --file corpus/*.txt.gz --output trees/
     accelerate launch --no_python fast-r2d2 parse --file corpus/*.txt.gz --output trees/
+
+On a machine without a GPU, `torchrun --nproc_per_node 2 --no_python` starts two processes; accelerate starts one.
 """
 
 import argparse

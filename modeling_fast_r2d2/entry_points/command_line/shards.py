@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.numpy import save
 from tqdm import tqdm
 
@@ -70,8 +71,9 @@ def _place(options: argparse.Namespace) -> tuple[int, int, str | None]:
         return 0, 1, None
     from accelerate import PartialState  # one process does without it
 
-    state = PartialState(cpu=options.device == "cpu", timeout=timedelta(days=1))  # they wait for the last one to end
-    return state.process_index, state.num_processes, str(state.device)
+    is_on_cpu = options.device == "cpu" or not (options.device or torch.accelerator.is_available())
+    state = PartialState(cpu=is_on_cpu, timeout=timedelta(days=1))  # they wait for the last one to end
+    return state.process_index, state.num_processes, "cpu" if is_on_cpu else str(state.device)
 
 
 class Shard:
