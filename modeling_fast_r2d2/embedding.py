@@ -52,7 +52,7 @@ class TextEncoder:
         if names := sorted(name for name in info["missing_keys"] if name.startswith("composition.")):
             raise ValueError(
                 f"{model.name_or_path} lacks {len(names)} weights of an encoder, such as {names[0]}; if it holds a "
-                "parser alone, load it with AutoModelForConstituencyParsing"
+                "parser alone, load it with FastR2D2ForConstituencyParsing"
             )
         model._place = {name: options[name] for name in ("subfolder", "cache_dir") if options.get(name)}
         return (model, info) if wants_info else model
