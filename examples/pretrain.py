@@ -38,6 +38,7 @@ from pretraining.data import read_data
 from pretraining.decisions import decide
 from pretraining.loop import train
 from pretraining.losses import check_stages, leave_parameters_out
+from pretraining.models import read_as_given_model
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import Stage, read_recipe
 from pretraining.report import MEANINGS, model_card, plot
@@ -68,8 +69,16 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     if path is not None:
         of_recipe, stages = read_recipe(path, {option.name for group in GROUPS for option in fields(group)})
         say_what_has_no_effect(arguments, stages)
-        arguments = [*of_recipe, *arguments]
+        arguments = [*of_recipe, *arguments, *joined_overrides(of_recipe, arguments)]
     return Options(*parser.parse_args_into_dataclasses(arguments), stages=stages)
+
+
+def joined_overrides(*parts: list[str]) -> list[str]:
+    """``--config_overrides`` with the fields of recipe and command line; of a field in both, the latter counts."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config_overrides")
+    given = [found for part in parts if (found := parser.parse_known_args(part)[0].config_overrides)]
+    return ["--config_overrides", ",".join(given)] if given else []
 
 
 def say_what_has_no_effect(arguments: list[str], stages: tuple[Stage, ...]) -> None:
@@ -104,7 +113,7 @@ def make_accelerator(options: Options) -> Accelerator:
 def pretrain(options: Options, accelerator: Accelerator) -> None:
     """Begin a run or resume it, to its end or until a signal."""
     with accelerator.main_process_first():
-        options, warnings = decide(options)
+        options, warnings = decide(read_as_given_model(options))
     if accelerator.is_main_process:
         for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings), "reading the corpus"]:
             print(line, flush=True)  # a corpus of ten million words takes minutes

@@ -36,6 +36,7 @@ from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
 
 SUFFIXES = (".txt", ".txt.gz")
+DATA_SUFFIXES = (".parquet", ".csv", ".jsonl")  # of files that `datasets` reads, by their columns
 # Path, size in bytes, time of the last change in nanoseconds: a file that changes is not read from the cache.
 File = tuple[str, int, int]
 # A text with more characters than this, for each token of the limit, is no sentence. It is left out before it is
@@ -61,8 +62,12 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
     is_folder_of_texts = any(file_names(first)) if os.path.isdir(first) else False
     if not others and not is_folder_of_texts and (os.path.isdir(first) or _looks_like_hub_name(first)):
         return _read_dataset(first, data)
-    files = [file for source in data.corpus for file in files_of(source)]
-    forms = forms_for(data)
+    files, forms = [file for source in data.corpus for file in files_of(source)], forms_for(data)
+    known = (".jsonl",) if forms else ()
+    if tables := [name for name, *_ in files if name.endswith(DATA_SUFFIXES) and not name.endswith(known)]:
+        raise ValueError(
+            f"{tables[0]} has columns, not lines of text; give its folder as the corpus, and --text_column"
+        )
     if next(lines_as_rows(files, forms), None) is None:
         raise ValueError(f"no text in {', '.join(data.corpus)}: {len(files)} files without a line")
     columns = Features({"text": Value("string")})
@@ -94,6 +99,10 @@ def forms_for(data: DataOptions) -> str:
 def files_of(source: str) -> list[File]:
     """The text files of a path, a glob or a folder, ordered by name."""
     names = [source] if os.path.isfile(source) else file_names(source) if os.path.isdir(source) else []
+    tables = sorted(str(path) for path in Path(source).rglob("*") if path.suffix in DATA_SUFFIXES)
+    if names and tables:
+        raise ValueError(f"{source!r} has texts, such as {names[0]}, and files of a data set, such as {tables[0]}; "
+                         "keep them in folders of their own")  # fmt: skip
     names = names or [name for name in sorted(glob.glob(source, recursive=True)) if os.path.isfile(name)]
     if not names:
         raise ValueError(f"no text at {source!r}; give a file, a glob, a folder with {' or '.join(SUFFIXES)} files")

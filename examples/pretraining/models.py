@@ -3,6 +3,7 @@
 import copy
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,7 @@ from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tok
 from modeling_fast_r2d2.checkpoints.folders import HEADS
 from pretraining.corpus import sentences_of_texts
 from pretraining.count_vectors import CountVectors
-from pretraining.options import SIZES, DataOptions, ModelOptions
+from pretraining.options import SIZES, DataOptions, ModelOptions, Options
 from pretraining.widening import WIDER, as_narrow_as, begin_pooler, is_wider, widen
 from tokenization_fast_r2d2 import find_abbreviations, task_token_ids, train_tokenizer
 
@@ -68,6 +69,16 @@ def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
         )
     model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=HEADS, config=narrow), options.model, "model")
     return model if weights_of(narrow) == weights_of(config) else widen(model, config)
+
+
+def read_as_given_model(options: Options) -> Options:
+    """The options with ``keep_punctuation`` as a given model was trained: one that never saw punctuation would read it
+    otherwise, and its trees would be worse."""
+    if not options.model.model:
+        return options
+    config = override(given_config(options.model), options.model.config_overrides)
+    keep = options.data.keep_punctuation and config.punctuation == "keep"
+    return replace(options, data=replace(options.data, keep_punctuation=keep))
 
 
 def given_config(options: ModelOptions) -> FastR2D2Config:

@@ -51,7 +51,7 @@ class DataOptions:
     clean_wikitext: bool = option("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
     keep_punctuation: bool = option(
         "whether the model sees punctuation; for grammar-induction benchmarks, which have none, give "
-        "--no_keep_punctuation",
+        "--no_keep_punctuation. A given model that was trained without it goes on without it",
         True,
     )
     max_length: int = option("longer sentences, in tokens, are counted and left out; use 150 for Chinese", 200)

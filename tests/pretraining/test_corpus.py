@@ -147,3 +147,16 @@ def test_what_no_line_of_the_first_thousands_has_is_found_later(tmp_path, tokeni
     }
     assert [k for k in read.names if read.word_ids[k] != read.word_ids[k + 1]] == read.names[:1]
     assert read.names and read.atom_spans and bool(read.bounds) == (not keep)
+
+
+def test_files_with_columns_are_no_lines_of_text(tmp_path):
+    for name, text in (("a.jsonl", '{"text": "a cat sleeps"}'), ("LICENSE.txt", "all rights")):
+        (tmp_path / name).write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"a\.jsonl has columns, not lines"):
+        read_texts(DataOptions([str(tmp_path / "a.jsonl")]))
+    with pytest.raises(
+        ValueError, match=r"has texts, such as .*LICENSE\.txt, and files of a data set, such as .*a\.jsonl"
+    ):
+        read_texts(DataOptions([str(tmp_path)]))
+    texts = read_texts(DataOptions([str(tmp_path / "a.jsonl")], sentence_rule="text"))
+    assert texts["text"][:] == ["a cat sleeps"]

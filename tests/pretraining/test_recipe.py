@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pretrain import parse_options
 
 from pretraining.decisions import apply_to_stages
+from pretraining.models import read_as_given_model
 from pretraining.recipe import Plan, Ramp, Settings, Stage, read_recipe
 
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes"
@@ -231,3 +232,20 @@ def test_options_without_effect_are_named(recwarn):
     parse_options([*given[2:], "--learning_rate", "1e-4", "--num_train_epochs", "2"])
     parse_options([*given, "--per_device_train_batch_size", "8", "--validation", "learning_rate"])
     assert not [warning for warning in recwarn if "has no effect" in str(warning.message)]
+
+
+def test_overrides_of_the_command_line_join_those_of_the_recipe():
+    def overrides(*more):
+        return parse_options(["--recipe", "any_language.yaml", "--output_dir", "o", "--corpus", "c", *more]).model
+
+    given, joined = (overrides(*more).config_overrides for more in ((), ("--config_overrides", "names_bonus=1")))
+    assert joined == f"{given},names_bonus=1"
+    assert overrides("--config_overrides=names_bonus=1").config_overrides == joined
+
+
+@pytest.mark.parametrize(("given", "keep"), [("aside", False), ("keep", True)])
+def test_a_given_model_is_trained_on_as_it_was_trained(given, keep):
+    arguments = ["--model", "fast-r2d2-tiny", "--corpus", "c", "--output_dir", "o"]
+    options = parse_options([*arguments, "--config_overrides", f"punctuation={given}"])
+    assert options.data.keep_punctuation and read_as_given_model(options).data.keep_punctuation is keep
+    assert not read_as_given_model(parse_options([*arguments, "--no_keep_punctuation"])).data.keep_punctuation
