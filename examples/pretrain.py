@@ -45,6 +45,7 @@ from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
+MODEL = "model"  # the folder of a finished run's model
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -126,6 +127,9 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
         run.display.say(f"resuming from {checkpoint}")
     if options.output.report_to != "none":
         accelerator.init_trackers("logs", config={name: str(value) for name, value in options.as_flat_dict().items()})
+    if run.is_over and (run.folder / MODEL).exists() and not options.output.push_to_hub:
+        run.display.say(f"the run is over already; its model in {run.folder / MODEL} stays as it is")
+        return
     run.display.start(run.progress.step)
     is_over = train(run)
     run.display.close()
@@ -149,7 +153,7 @@ def print_overview(run: Run, unigram: dict[str, float]) -> None:
 
 def write_model(run: Run, unigram: dict[str, float]) -> Path:
     """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card."""
-    final, output = run.folder / "model", run.options.output
+    final, output = run.folder / MODEL, run.options.output
     aside = final.with_name(".model.part")
     shutil.rmtree(aside, ignore_errors=True)
     figures = run.best.figures
