@@ -9,9 +9,9 @@
 
     python examples/pretrain.py --recipe english.yaml --output_dir runs/english
 
-A recipe is a file of options. It may also have stages, with settings that change during the run. Options on the command
-line override the recipe's. A run ends with a model in ``<output_dir>/model``; a run that was stopped resumes from its
-newest checkpoint when the same command is given again.
+A recipe is a file of options. It may also have stages, with settings that change during the run. Options on the
+command line override the recipe's, and those of ``--config_overrides`` field by field. A run ends with a model in
+``<output_dir>/model``; a run that was stopped resumes from its newest checkpoint when the same command is given again.
 """
 
 import argparse
@@ -66,20 +66,17 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     parser = HfArgumentParser(GROUPS, description=__doc__.split("\n")[0], allow_abbrev=False)
     recipe_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     recipe_parser.add_argument("--recipe")
-    path, stages = recipe_parser.parse_known_args(arguments)[0].recipe, ()
+    recipe_parser.add_argument("--config_overrides")
+    of_user, stages = recipe_parser.parse_known_args(arguments)[0], ()
+    path = of_user.recipe
     if path is not None:
         of_recipe, stages = read_recipe(path, {option.name for group in GROUPS for option in fields(group)})
         say_what_has_no_effect(arguments, stages)
-        arguments = [*of_recipe, *arguments, *joined_overrides(of_recipe, arguments)]
+        arguments = [*of_recipe, *arguments]
+        before = recipe_parser.parse_known_args(of_recipe)[0].config_overrides
+        if before and of_user.config_overrides:  # of a field in both, the latter value counts
+            arguments += ["--config_overrides", f"{before},{of_user.config_overrides}"]
     return Options(*parser.parse_args_into_dataclasses(arguments), stages=stages)
-
-
-def joined_overrides(*parts: list[str]) -> list[str]:
-    """``--config_overrides`` with the fields of recipe and command line; of a field in both, the latter counts."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config_overrides")
-    given = [found for part in parts if (found := parser.parse_known_args(part)[0].config_overrides)]
-    return ["--config_overrides", ",".join(given)] if given else []
 
 
 def say_what_has_no_effect(arguments: list[str], stages: tuple[Stage, ...]) -> None:
