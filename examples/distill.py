@@ -12,9 +12,10 @@ smaller and faster one takes its place. The student's encoder does not change: t
 ``pretrain.py --model <output_dir>/model``.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
-from its newest checkpoint.
+from its newest checkpoint. Other folders that hold something are refused.
 """
 
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -50,13 +51,16 @@ from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.chart_probabilities import probabilities_of_batch
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
-from modeling_fast_r2d2.text_files import hold_folder
+from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, hold_folder
 from pretraining.batches import Limits, plan_epoch
+from pretraining.checkpoints import put_in_place, save_model
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
+
+MODEL = "model"  # the folder of a finished run's model
 
 
 @dataclass
@@ -208,14 +212,26 @@ class TreebankScore(TrainerCallback):
 def main(arguments: list[str] | None = None) -> None:
     parser = HfArgumentParser((DistillationOptions, DistillationArguments), description=__doc__.split("\n")[0])
     options, settings = parser.parse_args_into_dataclasses(arguments)
-    with hold_folder(Path(settings.output_dir)):
-        distill(options, settings)
+    folder = Path(settings.output_dir)
+    with hold_folder(folder):
+        check_folder(folder, is_resuming=settings.resume_from_checkpoint is not None)
+        distill(options, settings, folder)
 
 
-def distill(options: DistillationOptions, settings: DistillationArguments) -> None:
+def check_folder(folder: Path, is_resuming: bool) -> None:
+    """Raise ValueError if a run would replace a model, or begin in a folder that holds something."""
+    held = [path.name for path in folder.iterdir() if path.name not in (LOCK_FILE, OWNER_FILE)]
+    if MODEL in held:
+        raise ValueError(f"{folder} holds a finished model already; give another --output_dir")
+    if held and not is_resuming:
+        raise ValueError(f"{folder} is not empty; give another --output_dir, or go on with a run that was stopped by "
+                         "--resume_from_checkpoint true")  # fmt: skip
+
+
+def distill(options: DistillationOptions, settings: DistillationArguments, folder: Path) -> None:
     """Train the student's parser, and save the student."""
     if settings.resume_from_checkpoint in ("True", "true"):
-        settings.resume_from_checkpoint = get_last_checkpoint(settings.output_dir)
+        settings.resume_from_checkpoint = get_last_checkpoint(folder)
     set_seed(settings.seed)
     source = find_checkpoint(options.student)
     tokenizer = AutoTokenizer.from_pretrained(source)
@@ -230,8 +246,11 @@ def distill(options: DistillationOptions, settings: DistillationArguments) -> No
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
-        folder = save_student(student, tokenizer, source, Path(settings.output_dir) / "model")
-        print(f"the model is in {folder}")
+        aside = folder / f".{MODEL}.new"
+        shutil.rmtree(aside, ignore_errors=True)
+        save_student(student, tokenizer, source, aside)
+        put_in_place(aside, folder / MODEL)
+        print(f"the model is in {folder / MODEL}")
 
 
 def load_student(source: str, overrides: str | None) -> FastR2D2ForConstituencyParsing:
@@ -269,14 +288,12 @@ def make_dataset(lines: list[str], options: DistillationOptions, settings: Train
 
 def save_student(
     student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, source: str, folder: Path
-) -> Path:
+) -> None:
     """Save the student's checkpoint with its new parser."""
     model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)
     model.model.parser = student.parser
     model.config.update({name: value for name, value in vars(student.config).items() if name.startswith("parser_")})
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    save_model(model, tokenizer, folder)
 
 
 if __name__ == "__main__":
@@ -284,3 +301,5 @@ if __name__ == "__main__":
         main()
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command with --resume_from_checkpoint true goes on from the newest checkpoint")

@@ -25,6 +25,7 @@ from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
 from datasets import disable_progress_bars
@@ -33,14 +34,14 @@ from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
 from modeling_fast_r2d2.text_files import hold_folder
-from pretraining.checkpoints import EVALUATION, MANIFEST, resume, save_model
-from pretraining.data import read_data
+from pretraining.checkpoints import EVALUATION, MANIFEST, put_in_place, resume, save_model
+from pretraining.data import read_data, read_held_out
 from pretraining.decisions import decide
 from pretraining.loop import train
 from pretraining.losses import check_stages, leave_parameters_out
 from pretraining.models import read_as_given_model
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
-from pretraining.recipe import Stage, read_recipe
+from pretraining.recipe import read_recipe
 from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
@@ -66,31 +67,43 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     parser = HfArgumentParser(GROUPS, description=__doc__.split("\n")[0], allow_abbrev=False)
     recipe_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     recipe_parser.add_argument("--recipe")
-    recipe_parser.add_argument("--config_overrides")
-    of_user, stages = recipe_parser.parse_known_args(arguments)[0], ()
-    path = of_user.recipe
-    if path is not None:
-        of_recipe, stages = read_recipe(path, {option.name for group in GROUPS for option in fields(group)})
-        say_what_has_no_effect(arguments, stages)
-        arguments = [*of_recipe, *arguments]
+    recipe_parser.add_argument("--config_overrides", "--config-overrides")
+    of_user = recipe_parser.parse_known_args(arguments)[0]
+    of_recipe, of_both, stages = [], [], ()
+    if of_user.recipe is not None:
+        of_recipe, stages = read_recipe(of_user.recipe, {option.name for group in GROUPS for option in fields(group)})
         before = recipe_parser.parse_known_args(of_recipe)[0].config_overrides
-        if before and of_user.config_overrides:  # of a field in both, the latter value counts
-            arguments += ["--config_overrides", f"{before},{of_user.config_overrides}"]
-    return Options(*parser.parse_args_into_dataclasses(arguments), stages=stages)
+        joined = [before, of_user.config_overrides]  # of a field in both, the latter value counts
+        of_both = ["--config_overrides", ",".join(joined)] if all(joined) else []
+    options = Options(*parser.parse_args_into_dataclasses([*of_recipe, *arguments, *of_both]), stages=stages)
+    say_what_has_no_effect(arguments, options)
+    return options
 
 
-def say_what_has_no_effect(arguments: list[str], stages: tuple[Stage, ...]) -> None:
-    """Warn of options of the command line in whose place every stage of the recipe has its own setting."""
-    rates = ("learning_rate", "parser_learning_rate")
-    in_stages = {f"--{name}" for name in rates if all(name in stage.values for stage in stages)}
-    in_stages |= {"--num_train_epochs"} | ({"--warmup_steps"} if len(in_stages) == 2 else set())
-    for argument in arguments if stages else ():
-        if argument.split("=")[0] in in_stages:
-            warnings.warn(f"{argument} has no effect: the stages of the recipe decide; change them there", stacklevel=2)
+def say_what_has_no_effect(arguments: list[str], options: Options) -> None:
+    """Warn of options of the command line in whose place something else decides."""
+    idle, stages = {}, options.stages
+    if options.model.model or options.data.tokenizer:
+        idle |= dict.fromkeys(("vocab_size", "word_rule"), "the given tokenizer decides")
+    if options.model.model:
+        idle["size"] = "the given model decides"
+    if stages:
+        rates = ("learning_rate", "parser_learning_rate")
+        in_stages = [name for name in rates if all(name in stage.values for stage in stages)]
+        more = ["num_train_epochs", *(["warmup_steps"] if len(in_stages) == 2 else [])]
+        idle |= dict.fromkeys([*in_stages, *more], "the stages of the recipe decide; change them there")
+    else:
+        idle["length"] = "it is for the stages of a recipe"
+    for argument in arguments:
+        name = argument.removeprefix("--").split("=")[0].replace("-", "_")
+        if argument.startswith("--") and name in idle:
+            warnings.warn(f"{argument} has no effect: {idle[name]}", stacklevel=2)
 
 
 def make_accelerator(options: Options) -> Accelerator:
     training, output = options.training, options.output
+    if training.mixed_precision == "fp16" and (training.use_cpu or not torch.accelerator.is_available()):
+        raise ValueError("--mixed_precision fp16 needs a GPU; on a CPU give bf16 or no")
     # `accelerate launch --cpu` sets the address at which several processes would meet, and starts one.
     if {"ACCELERATE_USE_CPU", "MASTER_ADDR"} <= os.environ.keys() and "WORLD_SIZE" not in os.environ:
         warnings.warn(
@@ -111,11 +124,12 @@ def make_accelerator(options: Options) -> Accelerator:
 def pretrain(options: Options, accelerator: Accelerator) -> None:
     """Begin a run or resume it, to its end or until a signal."""
     with accelerator.main_process_first():
+        held_out = read_held_out(options.data)
         options, warnings = decide(read_as_given_model(options))
     if accelerator.is_main_process:
         for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings), "reading the corpus"]:
             print(line, flush=True)  # a corpus of ten million words takes minutes
-    data = read_data(options, accelerator)
+    data = read_data(options, held_out, accelerator)
     run = Run(options, accelerator, data)
     unigram = data.unigram_losses()
     print_overview(run, unigram)
@@ -151,7 +165,7 @@ def print_overview(run: Run, unigram: dict[str, float]) -> None:
 def write_model(run: Run, unigram: dict[str, float]) -> Path:
     """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card."""
     final, output = run.folder / MODEL, run.options.output
-    aside = final.with_name(".model.part")
+    aside = final.with_name(".model.new")
     shutil.rmtree(aside, ignore_errors=True)
     figures = run.best.figures
     if figures is None:
@@ -162,8 +176,7 @@ def write_model(run: Run, unigram: dict[str, float]) -> Path:
     plot(run.progress.curve, run.progress.evaluations, unigram, aside / "training.png")
     card = model_card(run, figures, unigram, describe_command(run), describe_machine(run))
     (aside / "README.md").write_text(card, encoding="utf-8")
-    shutil.rmtree(final, ignore_errors=True)
-    os.rename(aside, final)
+    put_in_place(aside, final)
     if output.push_to_hub:
         HfApi().create_repo(output.hub_model_id, exist_ok=True)
         run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=output.hub_model_id, folder_path=final)}")
@@ -189,3 +202,5 @@ if __name__ == "__main__":
         main()
     except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:  # once it trains, a run saves and ends
+        sys.exit("stopped before training; the same command begins again")

@@ -137,6 +137,19 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     assert (batch["labels"][1] == -1).all() and batch["labels"].shape == (*batch["input_ids"][:, 1:].shape, 2)
 
 
+def test_a_folder_that_holds_something_is_left_alone(tmp_path):
+    command = ["--teachers", "t", "--student", "s", "--corpus", "c", "--use_cpu", "--output_dir", str(tmp_path)]
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty; give another --output_dir, or go on"):
+        distill.main(command)
+    (tmp_path / "model").mkdir()
+    for more in ([], ["--resume_from_checkpoint", "true"]):
+        with pytest.raises(ValueError, match="holds a finished model already; give another --output_dir"):
+            distill.main([*command, *more])
+    (tmp_path / "model").rmdir()
+    assert (tmp_path / "thesis.tex").read_text() == "mine" and not list(tmp_path.glob("checkpoint*"))
+
+
 @pytest.mark.slow
 def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monkeypatch):
     texts = [" ".join("the old man saw a big cat".split()[: 2 + number % 6]) for number in range(48)]

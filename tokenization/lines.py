@@ -72,7 +72,7 @@ def decode_lines(
 
 def too_long(place: str, max_characters: int) -> str:
     """The error message for a line or a row."""
-    return f"{place}: longer than {max_characters:,} characters; split it into lines, or raise max_characters"
+    return f"{place}: longer than {max_characters:,} characters (max_characters); split it into lines"
 
 
 def _lines(file: BinaryIO | gzip.GzipFile, path: str | Path, most: int) -> Iterator[bytes]:

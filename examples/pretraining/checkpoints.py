@@ -134,6 +134,11 @@ def publish(aside: Path, final: Path) -> None:
     manifest.write_text(json.dumps(listing, indent=1), encoding="utf-8")
     for path in [*files, manifest, aside]:
         _flush(path)
+    put_in_place(aside, final)
+
+
+def put_in_place(aside: Path, final: Path) -> None:
+    """Give a folder its name; what had it before goes at last."""
     replaced = final.with_name(f".{final.name}.part")
     if final.exists():
         shutil.rmtree(replaced, ignore_errors=True)  # left by a process that was killed here

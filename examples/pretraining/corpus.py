@@ -7,7 +7,7 @@ import inspect
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -83,7 +83,7 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
         raise
 
 
-def lines_as_rows(files: list[File], forms: str = "") -> Iterator[dict[str, str]]:
+def lines_as_rows(files: list[File], forms: str) -> Iterator[dict[str, str]]:
     """The lines of files; or their paragraphs, if ``forms`` is not empty: see `forms_for`."""
     for path, _, _ in files:
         lines = read_sentences(path)
@@ -135,9 +135,22 @@ def _read_dataset(source: str, data: DataOptions) -> Dataset | IterableDataset:
     columns = dataset.column_names or list(next(iter(dataset), {}))
     if data.text_column not in columns:
         raise ValueError(f"{source!r} has no column {data.text_column!r} but {', '.join(columns)}; give --text_column")
-    return dataset.select_columns([data.text_column]).rename_columns(
+    texts = dataset.select_columns([data.text_column]).rename_columns(
         {data.text_column: "text"} if data.text_column != "text" else {}
     )
+    return documents_as_paragraphs(texts, forms) if (forms := forms_for(data)) else texts
+
+
+def documents_as_paragraphs(texts: Dataset | IterableDataset, forms: str) -> Dataset | IterableDataset:
+    """The paragraphs of rows that are whole documents, each laid out as a file may be."""
+
+    def cut(rows: dict[str, list[str | None]]) -> dict[str, list[str]]:
+        documents = ((line.strip() for line in (text or "").split("\n")) for text in rows["text"])
+        return {"text": [paragraph for lines in documents for paragraph in text_forms.paragraphs(lines)]}
+
+    if isinstance(texts, IterableDataset):
+        return texts.map(cut, batched=True)
+    return texts.map(cut, batched=True, new_fingerprint=Hasher.hash([texts._fingerprint, forms]), desc="paragraphs")
 
 
 @dataclass(frozen=True)
@@ -206,7 +219,7 @@ def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: Da
     """
     cache_key = [*rules_of_reading(texts, tokenizer, data), OF_SENTENCES]
     rows = texts.map(
-        partial(_tokenize_column, tokenize=make_line_tokenizer(tokenizer, data)), batched=True, num_proc=data.num_proc,
+        partial(_tokenize_column, tokenizer=tokenizer, data=data), batched=True, num_proc=data.num_proc,
         remove_columns=texts.column_names, features=FEATURES, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
     )  # fmt: skip
     lengths = rows.data.column("length").to_numpy().astype(np.int64) if len(rows) else np.zeros(0, np.int64)
@@ -241,25 +254,22 @@ def _flat_columns(column: pyarrow.ChunkedArray) -> Iterator[pyarrow.ChunkedArray
     yield column
 
 
-def _tokenize_column(batch: dict[str, list[str]], tokenize: Callable) -> dict[str, list]:
-    sentences = tokenize(batch["text"])
+def _tokenize_column(
+    batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase, data: DataOptions
+) -> dict[str, list]:
+    sentences = tokenize(sentences_of(batch["text"], data), tokenizer, data)
     return {name: [sentence[name] for sentence in sentences] for name in FEATURES}
 
 
-def make_line_tokenizer(tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Callable[[Iterable[str]], list[dict]]:
-    """A function from lines to sentences with the columns of `Corpus`; those that are too long have only a length."""
-
-    def tokenize(lines: Iterable[str]) -> list[dict]:
-        sentences = sentences_of(lines, data)
-        fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
-        fitting = list(itertools.compress(sentences, fits))
-        read = iter(sentences_to_parse(tokenizer, fitting, set_marks_aside=not data.keep_punctuation))
-        return [
-            _row_within_limit(next(read), data) if fit else _row_without_tokens(len(sentence))
-            for sentence, fit in zip(sentences, fits, strict=True)
-        ]
-
-    return tokenize
+def tokenize(sentences: list[str], tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> list[dict]:
+    """Sentences with the columns of `Corpus`; those that are too long have only a length."""
+    fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
+    fitting = list(itertools.compress(sentences, fits))
+    read = iter(sentences_to_parse(tokenizer, fitting, set_marks_aside=not data.keep_punctuation))
+    return [
+        _row_within_limit(next(read), data) if fit else _row_without_tokens(len(sentence))
+        for sentence, fit in zip(sentences, fits, strict=True)
+    ]
 
 
 def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
@@ -268,8 +278,8 @@ def sentences_of(lines: Iterable[str], data: DataOptions) -> list[str]:
     return [clean(sentence) for line in lines for sentence in SENTENCE_RULES[data.sentence_rule](line or "")]
 
 
-def sentences_of_texts(texts: Dataset | IterableDataset, data: DataOptions) -> Iterator[str]:
-    """The sentences of a corpus; none is read before it is asked for."""
+def sentences_of_texts(texts: Iterable[dict[str, str]], data: DataOptions) -> Iterator[str]:
+    """The sentences of rows with a ``text``; none is read before it is asked for."""
     return (sentence for row in texts for sentence in sentences_of([row["text"]], data))
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +20,9 @@ from pretraining.corpus import (
     files_of,
     forms_for,
     lines_as_rows,
-    make_line_tokenizer,
     read_texts,
-    sentences_of,
     sentences_of_texts,
+    tokenize,
     tokenize_corpus,
 )
 from pretraining.count_teacher import UnitCounts, count_units
@@ -97,19 +96,26 @@ def unigram_losses(train: np.ndarray, validation: np.ndarray) -> dict[str, float
     }
 
 
-def read_data(options: Options, accelerator: Accelerator) -> Data:
+def read_held_out(data: DataOptions) -> tuple[list[LabelledTree], list[File]]:
+    """The trees of the treebank and the files of validation text; they show typing errors before a corpus is read."""
+    gold = read_gold_trees(data.treebank, data.treebank_split, data.treebank_half) if data.treebank else []
+    return gold, [file for source in data.validation or [] for file in files_of(source)]
+
+
+def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]], accelerator: Accelerator) -> Data:
     """Read and tokenize all text; then make the run's folder. The main process goes first and fills the cache.
+
+    Args:
+        held_out: as `read_held_out` gives it.
 
     Raises:
         ValueError: for text, a tokenizer or a model that cannot be used, and for a folder that is not this run's.
     """
-    folder, data = Path(options.output.output_dir), options.data
+    folder, data, (gold, validation_files) = Path(options.output.output_dir), options.data, held_out
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
     settings = options.that_decide_weights() | processes
     with accelerator.main_process_first():
-        check_run_folder(folder, settings)
-        gold = read_gold_trees(data.treebank, data.treebank_split, data.treebank_half) if data.treebank else []
-        validation_files = [file for source in data.validation or [] for file in files_of(source)]
+        check_run_folder(folder, settings, [decision.option for decision in options.decisions])
         texts, tokenizer = read_texts(data), read_tokenizer(folder)
         is_new = accelerator.is_main_process and tokenizer is None
         if tokenizer is None:
@@ -135,18 +141,27 @@ def read_data(options: Options, accelerator: Accelerator) -> Data:
     return Data(data, texts, tokenizer, corpus, *validation, gold, counts, vectors)
 
 
-def check_run_folder(folder: Path, settings: dict) -> None:
-    """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings."""
+def check_run_folder(folder: Path, settings: dict, decided: Collection[str] = ()) -> None:
+    """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings.
+
+    Args:
+        decided: names of settings that the text decides, to say so.
+    """
     if not (folder / SETTINGS_FILE).exists():
         if folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
             raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
         return
     old = read_record(folder / SETTINGS_FILE)
-    changed = [_change(name, old.get(name), settings[name]) for name in settings if old.get(name) != settings[name]]
+    changed = [
+        _change(name, old.get(name), settings[name]) + (", as the text decides" if name in decided else "")
+        for name in settings
+        if old.get(name) != settings[name]
+    ]
     if changed:
         raise ValueError(
-            f"{folder} holds a run with other settings: {'; '.join(changed)}. Give the same settings to resume it, or "
-            "another --output_dir; to begin another run from its weights, give one of its checkpoints as --model"
+            f"{folder} holds a run with other settings: {'; '.join(changed)}. Give the same text and settings to "
+            "resume it, or another --output_dir; to begin another run from its weights, give one of its checkpoints "
+            "as --model"
         )
 
 
@@ -216,7 +231,7 @@ def read_count_vectors(
         return None
     vectors = CountVectors.load(folder)
     if vectors is None:
-        config = final_config(tokenizer, options.model)
+        config = final_config(options.model, tokenizer)
         features = size_of_count_vectors(options.model, config)
         vectors = count_vectors(corpus.token_ids(), corpus.lengths, config.vocab_size, features)
         if is_main:
@@ -231,9 +246,8 @@ def texts_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> 
 
 def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:
     """Raise ValueError if the beginning of a stream has no sentence to train on."""
-    tokenize = make_line_tokenizer(tokenizer, data)
-    lines = itertools.islice(texts, data.shuffle_buffer)
-    if not any(sentence["input_ids"] for line in lines for sentence in tokenize([line["text"]])):
+    sentences = sentences_of_texts(itertools.islice(texts, data.shuffle_buffer), data)
+    if not any(row["input_ids"] for sentence in sentences for row in tokenize([sentence], tokenizer, data)):
         raise ValueError(f"no sentence of 1 to {data.max_length} tokens in the first {data.shuffle_buffer:,} lines of "
                          "the stream; --sentence_rule cuts lines into sentences")  # fmt: skip
 
@@ -242,15 +256,10 @@ def read_validation(
     files: list[File], tokenizer: PreTrainedTokenizerBase, data: DataOptions
 ) -> tuple[list[dict], list[str]]:
     """The first validation sentences that are not too long, as features and as texts; read like a corpus."""
-    tokenize, found = make_line_tokenizer(tokenizer, data), []
-    for row in lines_as_rows(files, forms_for(data)):
-        line = row["text"]
-        pairs = zip(tokenize([line]), sentences_of([line], data), strict=True)
-        found += [(feature, text) for feature, text in pairs if feature["input_ids"]]
-        if len(found) >= data.validation_sentences:
-            break
+    sentences = sentences_of_texts(lines_as_rows(files, forms_for(data)), data)
+    read = ((feature, sentence) for sentence in sentences for feature in tokenize([sentence], tokenizer, data))
+    found = list(itertools.islice((pair for pair in read if pair[0]["input_ids"]), data.validation_sentences))
     if files and not found:
         names = ", ".join(name for name, *_ in files)
         raise ValueError(f"no sentence of 1 to {data.max_length} tokens in {names}")
-    features, texts = zip(*found[: data.validation_sentences], strict=True) if found else ((), ())
-    return list(features), list(texts)
+    return [feature for feature, _ in found], [sentence for _, sentence in found]

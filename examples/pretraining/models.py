@@ -44,14 +44,11 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
         model = load_given_model(options)
         check_fit(tokenizer, model.config)
     else:
-        config = final_config(tokenizer, options)
+        config = final_config(options, tokenizer)
         check_fit(tokenizer, config)
         model = FastR2D2ForPreTraining(config)
         if config.pooler:
             begin_pooler(model, 0)
-    if {model.config.lm_loss_weight, model.config.tree_loss_weight} != {1.0}:
-        raise ValueError("pretraining uses both losses with weight 1; lm_loss_weight and tree_loss_weight are for "
-                         "fine-tuning")  # fmt: skip
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return model.train()
@@ -59,8 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
 
 def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
     """The given model. Its configuration may be overridden where its weights stay or grow."""
-    given = given_config(options)
-    config = override(given, options.config_overrides)
+    given, config = given_config(options), final_config(options)
     narrow = as_narrow_as(given, config) if is_wider(given, config) else config
     if weights_of(narrow) != weights_of(given):
         raise ValueError(
@@ -73,11 +69,8 @@ def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
 
 def read_as_given_model(options: Options) -> Options:
     """The options with ``keep_punctuation`` as a given model was trained: one that never saw punctuation would read it
-    otherwise, and its trees would be worse."""
-    if not options.model.model:
-        return options
-    config = override(given_config(options.model), options.model.config_overrides)
-    keep = options.data.keep_punctuation and config.punctuation == "keep"
+    otherwise, and its trees would be worse. Wrong overrides show here, before a corpus is read."""
+    keep = final_config(options.model).punctuation == "keep" and options.data.keep_punctuation
     return replace(options, data=replace(options.data, keep_punctuation=keep))
 
 
@@ -118,13 +111,25 @@ def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) ->
         model.lm_head.decoder.bias.copy_(torch.from_numpy(np.log(share)))
 
 
-def final_config(tokenizer: PreTrainedTokenizerBase, options: ModelOptions) -> FastR2D2Config:
-    """The configuration of the model that `make_model` makes."""
+def final_config(options: ModelOptions, tokenizer: PreTrainedTokenizerBase | None = None) -> FastR2D2Config:
+    """The configuration of the model that `make_model` makes.
+
+    Args:
+        tokenizer: a new model's; without it, vocabulary and task tokens are `FastR2D2Config`'s.
+
+    Raises:
+        ValueError: for a given model of another kind and for wrong overrides.
+    """
     if options.model:
         config = given_config(options)
     else:
-        config = FastR2D2Config(vocab_size=len(tokenizer), **SIZES[options.size], **task_token_ids(tokenizer))
-    return override(config, options.config_overrides)
+        of_tokenizer = {"vocab_size": len(tokenizer), **task_token_ids(tokenizer)} if tokenizer is not None else {}
+        config = FastR2D2Config(**SIZES[options.size], **of_tokenizer)
+    config = override(config, options.config_overrides)
+    if {config.lm_loss_weight, config.tree_loss_weight} != {1.0}:
+        raise ValueError("pretraining uses both losses with weight 1; lm_loss_weight and tree_loss_weight are for "
+                         "fine-tuning")  # fmt: skip
+    return config
 
 
 def size_of_count_vectors(options: ModelOptions, config: FastR2D2Config) -> int:

@@ -193,9 +193,9 @@ class Options:
         _at_least(0, training, "learning_rate", "parser_learning_rate", "weight_decay", "warmup_steps",
                   "max_grad_norm", "seed")  # fmt: skip
         _at_least(0, data, "dataloader_num_workers")
-        _at_least(0, output, "draw_trees")
-        for name, least in (("counts_skew", -math.inf), ("length", 0)):
-            _check_number_or_auto(name, getattr(data, name), least)
+        _at_least(0, output, "draw_trees", "save_minutes")
+        _check_number_or_auto("counts_skew", data.counts_skew)
+        _check_number_or_auto("length", data.length, above=0)
         if data.vocab_size != AUTO and not data.vocab_size.isdecimal():
             raise ValueError(f"vocab_size must be {AUTO} or a whole number, got {data.vocab_size!r}")
         if data.max_length > training.per_device_train_batch_tokens:
@@ -273,13 +273,13 @@ class Options:
         return json.loads(json.dumps(stages))
 
 
-def _check_number_or_auto(name: str, value: str, least: float) -> None:
+def _check_number_or_auto(name: str, value: str, above: float = -math.inf) -> None:
     try:
         number = float(value) if value != AUTO else 1.0
     except ValueError:
         number = math.nan
-    if not (math.isfinite(number) and number >= least):
-        raise ValueError(f"{name} must be {AUTO} or a finite number{'' if least < 0 else ' >= 0'}, got {value!r}")
+    if not (math.isfinite(number) and number > above):
+        raise ValueError(f"{name} must be {AUTO} or a finite number{'' if above else ' above 0'}, got {value!r}")
 
 
 def _at_least(limit: int, group: object, *names: str) -> None:

@@ -214,7 +214,7 @@ def read_recipe(path: str | Path, known_options: set[str]) -> tuple[list[str], t
     """Read a file: its options, as arguments of a command line, and its stages.
 
     Args:
-        path: a file, or the name of one in ``examples/recipes``.
+        path: a file, or the name of one in ``examples/recipes``, with or without its suffix.
         known_options: the names that may stand in ``options``.
 
     Raises:
@@ -222,9 +222,12 @@ def read_recipe(path: str | Path, known_options: set[str]) -> tuple[list[str], t
     """
     file = Path(path)
     if not file.exists() and file.parent == Path():
-        file = RECIPES / file
+        file = RECIPES / f"{file.stem}.yaml"
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        names = ", ".join(sorted(known.stem for known in RECIPES.glob("*.yaml")))
+        raise ValueError(f"there is no recipe {str(path)!r}; give a file, or one of {names}") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"no recipe could be read from {str(path)!r}: {error}") from error
     try:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pretraining.batches import Limits, PlannedEpochs, ProcessShare, StreamedEpochs, cut
 from pretraining.checkpoints import Best, Checkpoints
-from pretraining.corpus import make_line_tokenizer
+from pretraining.corpus import sentences_of, tokenize
 from pretraining.count_teacher import CountTeacher
 from pretraining.data import Data
 from pretraining.evaluation import Evaluation
@@ -179,9 +179,12 @@ def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> Plann
     limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
-        tokenize = make_line_tokenizer(data.tokenizer, options.data)
+
+        def tokenize_lines(lines: list[str]) -> list[dict]:
+            return tokenize(sentences_of(lines, options.data), data.tokenizer, options.data)
+
         buffer = options.data.shuffle_buffer
-        return StreamedEpochs(data.texts, tokenize, training.seed, limits, share, collate, buffer)
+        return StreamedEpochs(data.texts, tokenize_lines, training.seed, limits, share, collate, buffer)
     workers = options.data.dataloader_num_workers
     if workers is None:  # a GPU would wait for batches; a CPU has no processor to spare
         workers = WORKERS_FOR_A_GPU if accelerator.device.type == "cuda" else 0

@@ -128,6 +128,8 @@ def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
     assert read_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
     with pytest.raises(ValueError, match="run with other settings: seed was 0, now 1"):
         check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
+    with pytest.raises(ValueError, match="seed was 0, now 1, as the text decides.* the same text and settings"):
+        check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]}, ["seed"])
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"seed": '])

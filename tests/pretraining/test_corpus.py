@@ -42,6 +42,20 @@ def test_a_saved_dataset_is_read_by_split_and_column(tmp_path, streaming):
         lines([tmp_path / "saved"], corpus_split="test", streaming=streaming)
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_documents_of_a_dataset_become_paragraphs_as_files_do(tmp_path, streaming):
+    """Each document has a layout of its own; lines of a sentence rule other than text stay as they are."""
+    wrapped = ["the old man who bought a new car and then", "was sorry for it, as all had said before. It", "is so."]
+    documents = ["\n".join(wrapped), "It rained. Nobody came.\n\nThe cat slept.", None, "One line."]
+    Dataset.from_dict({"text": documents}).save_to_disk(tmp_path / "saved")
+    found = lines([tmp_path / "saved"], sentence_rule="text", streaming=streaming)
+    expected = [" ".join(wrapped), "It rained. Nobody came.", "The cat slept.", "One line."]
+    assert list(filter(None, found)) == expected
+    assert lines([tmp_path / "saved"], streaming=streaming) == documents
+    (tmp_path / "wrapped.txt").write_text(documents[0], encoding="utf-8")
+    assert lines([tmp_path / "wrapped.txt"], sentence_rule="text", streaming=streaming) == expected[:1]
+
+
 def test_a_missing_corpus_is_named():
     with pytest.raises(ValueError, match="no text at 'nowhere/to-be.txt'"):
         lines(["nowhere/to-be.txt"])

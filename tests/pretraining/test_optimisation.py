@@ -168,7 +168,7 @@ def test_points_of_the_curve_are_means_over_tokens_and_sentences():
         ({}, {"learning_rate": float("nan")}, "learning_rate must be >= 0, got nan"),
         ({"num_proc": 0}, {}, "num_proc must be >= 1"),
         ({"vocab_size": "300.5"}, {}, "vocab_size must be auto or a whole number"),
-        ({"length": "-1"}, {}, "length must be auto or a finite number >= 0"),
+        ({"length": "-1"}, {}, "length must be auto or a finite number above 0"),
         ({"streaming": True}, {}, "give --max_steps"),
         ({"streaming": True, "dataloader_num_workers": 1}, {"max_steps": 5}, "leave --dataloader_num_workers at 0"),
     ],

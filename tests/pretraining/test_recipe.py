@@ -126,12 +126,13 @@ def test_a_name_alone_is_that_of_a_file_here_or_among_the_examples(tmp_path, mon
     arguments = ["--recipe", "any_language.yaml", "--corpus", "text.txt", "--output_dir", "run"]
     named = parse_options(["--recipe", str(RECIPES / arguments[1]), *arguments[2:]])
     assert parse_options(arguments).stages == named.stages != ()
+    assert parse_options(["--recipe", "any_language", *arguments[2:]]).stages == named.stages
     Path("any_language.yaml").write_text("options: {size: base}")
     assert parse_options(arguments).model.size == "base"
 
 
 def test_a_missing_file_is_named():
-    with pytest.raises(ValueError, match="no recipe could be read from 'nowhere.yaml'"):
+    with pytest.raises(ValueError, match="there is no recipe 'nowhere.yaml'; give a file, or one of any_language, "):
         read_recipe("nowhere.yaml", KNOWN)
 
 
@@ -229,6 +230,12 @@ def test_options_without_effect_are_named(recwarn):
     told = [str(warning.message).split(" ")[0] for warning in recwarn if "has no effect" in str(warning.message)]
     assert told == ["--learning_rate", "--warmup_steps=9", "--num_train_epochs"]
     recwarn.clear()
+    parse_options([*given[2:], "--model", "m", "--vocab-size", "9", "--size=tiny", "--length", "2"])
+    told = {str(warning.message) for warning in recwarn}
+    assert {line.split(" has no effect: ")[1] for line in told} == {
+        "the given tokenizer decides", "the given model decides", "it is for the stages of a recipe",
+    } and len(told) == 3  # fmt: skip
+    recwarn.clear()
     parse_options([*given[2:], "--learning_rate", "1e-4", "--num_train_epochs", "2"])
     parse_options([*given, "--per_device_train_batch_size", "8", "--validation", "learning_rate"])
     assert not [warning for warning in recwarn if "has no effect" in str(warning.message)]
@@ -241,6 +248,7 @@ def test_overrides_of_the_command_line_join_those_of_the_recipe():
     given, joined = (overrides(*more).config_overrides for more in ((), ("--config_overrides", "names_bonus=1")))
     assert joined == f"{given},names_bonus=1"
     assert overrides("--config_overrides=names_bonus=1").config_overrides == joined
+    assert overrides("--config-overrides", "names_bonus=1").config_overrides == joined
 
 
 @pytest.mark.parametrize(("given", "keep"), [("aside", False), ("keep", True)])

@@ -389,8 +389,14 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, tmp_path):
     assert "give --max_steps" in error_of([*options, "--streaming", *out])
     stream = ["--streaming", "--max_steps", "2", "--corpus", str(giant), *out]
     assert "lines of the stream" in error_of([*options, *stream])
-    assert "no treebank at" in error_of([*options, "--treebank", "trees.mrg", *out])
-    assert "no text at" in error_of([*options, "--validation", "missing.txt", *out])
+    before_the_corpus = [*options, "--corpus", "missing.txt", *out]
+    assert "no treebank at" in error_of([*before_the_corpus, "--treebank", "trees.mrg"])
+    assert "no text at 'here.txt'" in error_of([*before_the_corpus, "--validation", "here.txt"])
+    assert "no_such=1" in error_of([*before_the_corpus, "--config_overrides", "no_such=1"])
+    assert "no model could be loaded" in error_of([*before_the_corpus, "--no_keep_punctuation", "--model", "nowhere"])
+    assert "save_minutes must be >= 0, got nan" in error_of([*options, *out, "--save_minutes", "nan"])
+    assert "length must be auto or a finite number above 0, got '0'" in error_of([*options, *out, "--length", "0"])
+    assert "fp16 needs a GPU; on a CPU give bf16 or no" in error_of([*options, *out, "--mixed_precision", "fp16"])
     best_by = ["--metric_for_best_model", "f1"]
     assert "--metric_for_best_model f1 needs --treebank" in error_of([*options, *best_by, *out])
     for overrides in ("hidden_size=7", "hidden_act=foo", "window_size", "no_such=1"):

@@ -4,6 +4,7 @@ import pytest
 from datasets import IterableDataset
 
 from pretraining.batches import Limits, ProcessShare, StreamedEpochs
+from pretraining.corpus import documents_as_paragraphs
 
 from .test_batches import collate
 
@@ -19,15 +20,23 @@ def lines(files):
 def encode(texts):
     """A line of number k is a sentence of 1 + k % 5 tokens; every tenth is too long."""
     sentences = []
-    for text in texts:
-        file, number = map(int, text.split())
+    for file, number in (map(int, text.split()) for text in texts if text):
         length, token = 1 + number % 5, file * NUM_LINES + number
         sentences.append({"input_ids": [] if number % 10 == 9 else [token] * length, "length": length})
     return sentences
 
 
-def make(process=0, num_processes=1, pool=20):
-    texts = IterableDataset.from_generator(lines, gen_kwargs={"files": ["0", "1", "2"]})
+def documents(files):
+    """Those lines, in documents of one to seven."""
+    left, size = iter(list(lines(files))), itertools.cycle(range(1, 8))
+    while some := list(itertools.islice(left, next(size))):
+        yield {"text": "\n\n".join(row["text"] for row in some)}
+
+
+def make(process=0, num_processes=1, pool=20, rows=lines):
+    texts = IterableDataset.from_generator(rows, gen_kwargs={"files": ["0", "1", "2"]})
+    if rows is documents:
+        texts = documents_as_paragraphs(texts, "the code")
     return StreamedEpochs(texts, encode, 0, Limits(4, 12), ProcessShare(process, num_processes), collate, pool)
 
 
@@ -39,10 +48,11 @@ def numbers(steps):
     return [s for step, _ in steps for batch in step.batches for s in batch["sentences"].tolist()]
 
 
+@pytest.mark.parametrize("rows", [lines, documents])
 @pytest.mark.parametrize("num_processes", [1, 2, 3])
-def test_every_sentence_is_seen_once_an_epoch_over_all_processes(num_processes):
+def test_every_sentence_is_seen_once_an_epoch_over_all_processes(num_processes, rows):
     for epoch in (0, 1):
-        seen = [numbers(until_idle(make(p, num_processes).steps(epoch))) for p in range(num_processes)]
+        seen = [numbers(until_idle(make(p, num_processes, rows=rows).steps(epoch))) for p in range(num_processes)]
         expected = [s for s in range(3 * NUM_LINES) if s % NUM_LINES % 10 != 9]
         assert sorted(itertools.chain.from_iterable(seen)) == expected
 
@@ -62,12 +72,13 @@ def test_a_process_without_lines_is_idle_but_takes_part():
     assert (step.num_tokens, step.num_sentences, len(step.batches)) == (0, 0, 1)
 
 
+@pytest.mark.parametrize("rows", [lines, documents])
 @pytest.mark.parametrize("first, second", [(1, 1), (1, 4), (5, 2), (8, 3), (13, 6)])
-def test_a_stream_goes_on_again_and_again(first, second):
-    whole = until_idle(make().steps(0))
+def test_a_stream_goes_on_again_and_again(first, second, rows):
+    whole = until_idle(make(rows=rows).steps(0))
     _, position = whole[first - 1]
-    _, position = until_idle(make().steps(0, position))[second - 1]
-    assert numbers(until_idle(make().steps(0, position))) == numbers(whole[first + second :])
+    _, position = until_idle(make(rows=rows).steps(0, position))[second - 1]
+    assert numbers(until_idle(make(rows=rows).steps(0, position))) == numbers(whole[first + second :])
 
 
 @pytest.mark.parametrize("taken", [1, 3, 9])
