@@ -16,8 +16,6 @@ command line override the recipe's, and those of ``--config_overrides`` field by
 
 import argparse
 import os
-import platform
-import shlex
 import shutil
 import sys
 import warnings
@@ -174,27 +172,13 @@ def write_model(run: Run, unigram: dict[str, float]) -> Path:
     else:
         shutil.copytree(run.best.folder, aside, ignore=shutil.ignore_patterns(MANIFEST, EVALUATION))
     plot(run.progress.curve, run.progress.evaluations, unigram, aside / "training.png")
-    card = model_card(run, figures, unigram, describe_command(run), describe_machine(run))
+    card = model_card(run, figures, unigram)
     (aside / "README.md").write_text(card, encoding="utf-8")
     put_in_place(aside, final)
     if output.push_to_hub:
         HfApi().create_repo(output.hub_model_id, exist_ok=True)
         run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=output.hub_model_id, folder_path=final)}")
     return final
-
-
-def describe_command(run: Run) -> str:
-    """The command that started the run. A launcher's own options are not known, only its processes and precision."""
-    processes, precision = run.accelerator.num_processes, run.accelerator.mixed_precision
-    launcher = f"torchrun --nproc_per_node {processes}" if processes > 1 else "python"
-    given = [] if "--mixed_precision" in sys.argv else ["--mixed_precision", precision]
-    return f"{launcher} {shlex.join([*sys.argv, *given])}"
-
-
-def describe_machine(run: Run) -> str:
-    return (
-        f"{run.accelerator.num_processes} x {run.accelerator.device.type}, {os.cpu_count()} cores, {platform.machine()}"
-    )
 
 
 if __name__ == "__main__":

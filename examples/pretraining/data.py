@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,21 +40,20 @@ class Data:
     """Everything that is read before training.
 
     Attributes:
-        options: of the text.
         texts: the lines of the corpus.
         corpus: the tokenized corpus; None if it is streamed.
-        validation, validation_texts: features and texts of the same sentences.
+        validation: features of sentences.
+        to_draw: sentences whose trees are drawn, of the validation text or else of the corpus.
         gold: the trees of the treebank, if there is one.
         counts: of units in the text; None if no stage and no evaluation needs them.
         count_vectors: of its tokens; None if nothing needs them.
     """
 
-    options: DataOptions
     texts: Dataset | IterableDataset
     tokenizer: PreTrainedTokenizerBase
     corpus: Corpus | None
     validation: list[dict]
-    validation_texts: list[str]
+    to_draw: list[str]
     gold: list[LabelledTree]
     counts: UnitCounts | None
     count_vectors: CountVectors | None
@@ -66,10 +65,6 @@ class Data:
             return {}
         lengths = self.corpus.lengths
         return {"sentences": len(lengths), "tokens": int(lengths.sum()), "too_long": self.corpus.num_too_long}
-
-    def sentences(self) -> Iterator[str]:
-        """The texts of the corpus; none is read before it is asked for."""
-        return sentences_of_texts(texts_to_learn_from(self.texts, self.options), self.options)
 
     def unigram_losses(self) -> dict[str, float]:
         """Losses that a model must beat; none if the corpus is streamed or there is no validation text."""
@@ -119,15 +114,18 @@ def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]],
         texts, tokenizer = read_texts(data), read_tokenizer(folder)
         is_new = accelerator.is_main_process and tokenizer is None
         if tokenizer is None:
-            tokenizer = make_tokenizer(texts_to_learn_from(texts, data), data, options.model)
+            to_learn_from = texts.take(data.shuffle_buffer) if data.streaming else texts
+            tokenizer = make_tokenizer(to_learn_from, data, options.model)
         if data.streaming:
             corpus = None
             check_stream(texts, tokenizer, data)
         else:
             corpus = tokenize_corpus(texts, tokenizer, data)
             settings[DIGEST] = corpus.digest()
-            check_corpus(folder, settings[DIGEST])
+            check_run_folder(folder, settings)
         validation = read_validation(validation_files, tokenizer, data)
+        drawn = itertools.islice(validation or fitting(texts, tokenizer, data), options.output.draw_trees)
+        to_draw = [sentence for _, sentence in drawn]
         if is_new:
             make_model(tokenizer, options.model)  # wrong options must show before a folder is made
             make_run_folder(folder, settings, tokenizer)
@@ -138,7 +136,7 @@ def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]],
         vectors = read_count_vectors(folder, corpus, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
         raise ValueError(f"some machine does not see {folder}; --output_dir must be on a disk that all machines share")
-    return Data(data, texts, tokenizer, corpus, *validation, gold, counts, vectors)
+    return Data(texts, tokenizer, corpus, [feature for feature, _ in validation], to_draw, gold, counts, vectors)
 
 
 def check_run_folder(folder: Path, settings: dict, decided: Collection[str] = ()) -> None:
@@ -151,7 +149,7 @@ def check_run_folder(folder: Path, settings: dict, decided: Collection[str] = ()
         if folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
             raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
         return
-    old = read_record(folder / SETTINGS_FILE)
+    old = {"stages": []} | read_record(folder / SETTINGS_FILE)
     changed = [
         _change(name, old.get(name), settings[name]) + (", as the text decides" if name in decided else "")
         for name in settings
@@ -167,21 +165,13 @@ def check_run_folder(folder: Path, settings: dict, decided: Collection[str] = ()
 
 def _change(name: str, before: object, now: object) -> str:
     """What has changed in an option, or in the first of the stages that differ."""
+    if name == DIGEST:
+        name = "the corpus has changed, or this version reads it in another way: its digest"
     if name == "stages" and isinstance(before, list):
         pairs = enumerate(itertools.zip_longest(before, now), start=1)
         number, (before, now) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
         name = f"stage {number}"
     return f"{name} was {before!r}, now {now!r}"
-
-
-def check_corpus(folder: Path, digest: str) -> None:
-    """Raise ValueError if a run has begun in the folder with another corpus."""
-    before = read_record(folder / SETTINGS_FILE).get(DIGEST) if (folder / SETTINGS_FILE).exists() else digest
-    if before != digest:
-        raise ValueError(
-            f"the corpus has changed since the run in {folder} began, or this version reads it in another way: its "
-            f"digest was {before}, now it is {digest}; restore the old corpus or version, or give another --output_dir"
-        )
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
@@ -239,27 +229,28 @@ def read_count_vectors(
     return vectors
 
 
-def texts_to_learn_from(texts: Dataset | IterableDataset, data: DataOptions) -> Dataset | IterableDataset:
-    """The lines that a new tokenizer learns from: all, or those at the beginning of a stream."""
-    return texts.take(data.shuffle_buffer) if data.streaming else texts
+def fitting(
+    rows: Iterable[dict[str, str]], tokenizer: PreTrainedTokenizerBase, data: DataOptions
+) -> Iterator[tuple[dict, str]]:
+    """Features and texts of the sentences that are not too long; none is read before it is asked for."""
+    for sentence in sentences_of_texts(rows, data):
+        [feature] = tokenize([sentence], tokenizer, data)
+        if feature["input_ids"]:
+            yield feature, sentence
 
 
 def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> None:
     """Raise ValueError if the beginning of a stream has no sentence to train on."""
-    sentences = sentences_of_texts(itertools.islice(texts, data.shuffle_buffer), data)
-    if not any(row["input_ids"] for sentence in sentences for row in tokenize([sentence], tokenizer, data)):
+    if next(fitting(itertools.islice(texts, data.shuffle_buffer), tokenizer, data), None) is None:
         raise ValueError(f"no sentence of 1 to {data.max_length} tokens in the first {data.shuffle_buffer:,} lines of "
                          "the stream; --sentence_rule cuts lines into sentences")  # fmt: skip
 
 
-def read_validation(
-    files: list[File], tokenizer: PreTrainedTokenizerBase, data: DataOptions
-) -> tuple[list[dict], list[str]]:
+def read_validation(files: list[File], tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> list[tuple[dict, str]]:
     """The first validation sentences that are not too long, as features and as texts; read like a corpus."""
-    sentences = sentences_of_texts(lines_as_rows(files, forms_for(data)), data)
-    read = ((feature, sentence) for sentence in sentences for feature in tokenize([sentence], tokenizer, data))
-    found = list(itertools.islice((pair for pair in read if pair[0]["input_ids"]), data.validation_sentences))
+    found = list(itertools.islice(fitting(lines_as_rows(files, forms_for(data)), tokenizer, data),
+                                  data.validation_sentences))  # fmt: skip
     if files and not found:
         names = ", ".join(name for name, *_ in files)
         raise ValueError(f"no sentence of 1 to {data.max_length} tokens in {names}")
-    return [feature for feature, _ in found], [sentence for _, sentence in found]
+    return found

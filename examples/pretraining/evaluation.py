@@ -6,7 +6,6 @@ they are pruned by counts of the text (see `count_teacher`) and at random.
 """
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -41,11 +40,11 @@ class Evaluation:
     """
 
     def __init__(self, options: Options, accelerator: Accelerator, data, model, teacher: CountTeacher | None):
-        training, number = options.training, options.output.draw_trees
+        training = options.training
         self.accelerator, self.model, self.tokenizer = accelerator, model, data.tokenizer
         self.limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
-        self.validation, self.drawings = data.validation, f"{options.output.output_dir}/trees.txt"
-        self.texts_to_draw = data.validation_texts[:number] or list(itertools.islice(data.sentences(), number))
+        self.validation, self.to_draw = data.validation, data.to_draw
+        self.drawings = f"{options.output.output_dir}/trees.txt"
         self.scorer = None
         if data.gold:
             sizes = options.data.treebank_sentences, training.per_device_train_batch_tokens
@@ -68,9 +67,9 @@ class Evaluation:
             with contextlib.suppress(Interrupted):  # raised by this process alone; the next line tells the others
                 figures |= self.scorer(is_stopping)
             raise_if_stopped(self.accelerator, is_stopping)
-        if self.texts_to_draw and self.accelerator.is_main_process:
+        if self.to_draw and self.accelerator.is_main_process:
             with open(self.drawings, "a", encoding="utf-8") as file:
-                file.write(f"== step {step}\n\n{draw_trees(self.model, self.tokenizer, self.texts_to_draw)}\n\n")
+                file.write(f"== step {step}\n\n{draw_trees(self.model, self.tokenizer, self.to_draw)}\n\n")
         return figures
 
 

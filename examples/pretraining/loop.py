@@ -46,8 +46,8 @@ def take_steps(run: Run, stop: StopSignal) -> None:
     for step, position in steps(run):
         is_late = time.monotonic() - run.saved_at > 60 * output.save_minutes
         counts = reduce_counts(accelerator, step, stop=stop.was_received, save=is_late and accelerator.is_main_process)
-        if not counts.sentences:
-            end_stream(run)
+        if not counts.sentences:  # no process has any left in the stream
+            end_epoch(run)
             continue
         set_window(run, run.settings)
         if run.settings.needs_snapshot and run.progress.step in run.plan.boundaries:
@@ -85,18 +85,6 @@ def steps(run: Run) -> Iterator[tuple[Step, dict]]:
 
 def end_epoch(run: Run) -> None:
     run.progress.epoch, run.position = run.progress.epoch + 1, None
-
-
-def end_stream(run: Run) -> None:
-    """End a streamed epoch, of which no process has a sentence left.
-
-    Raises:
-        ValueError: if it had no sentence at all.
-    """
-    if run.position is None:
-        raise ValueError(f"no sentence of 1 to {run.options.data.max_length} tokens in the streamed corpus; "
-                         "--sentence_rule cuts lines into sentences")  # fmt: skip
-    end_epoch(run)
 
 
 def set_window(run: Run, settings: Settings) -> None:

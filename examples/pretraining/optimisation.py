@@ -123,7 +123,7 @@ def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: fl
     norms = clip_gradients(optimizer, max_grad_norm)
     if not tree_weight:
         drop_gradients(optimizer, "parser")
-    is_finite = all(map(math.isfinite, [*losses.values(), *torch.stack(list(norms.values())).tolist()]))
+    is_finite = all(map(math.isfinite, [*losses.values(), *map(float, norms.values())]))
     if is_finite:
         optimizer.step()
     elif accelerator.scaler is not None:

@@ -252,8 +252,7 @@ class Options:
             chosen["eval_steps"] = self.output.eval_steps
         else:
             data = {name: value for name, value in data.items() if name not in only_watch}
-        if self.stages:
-            chosen["stages"] = self._plain_stages()
+        chosen["stages"] = self._plain_stages()
         if self.needs_counts or any(settings.skew or settings.pairs_bonus for settings in ends_of(self.stages)):
             chosen["counts_skew"] = self.data.counts_skew
         training = asdict(self.training)

@@ -1,10 +1,14 @@
 """What a person sees: progress and figures during a run, and at its end its curves and a model card."""
 
 import json
+import os
+import platform
+import shlex
 import sys
 import time
 from pathlib import Path
 
+from accelerate import Accelerator
 from huggingface_hub import ModelCardData
 from matplotlib.figure import Figure
 from tqdm import tqdm
@@ -131,13 +135,12 @@ def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], 
     figure.savefig(file, dpi=120)
 
 
-def model_card(run, figures: dict, unigram: dict[str, float], command: str, machine: str) -> str:
+def model_card(run, figures: dict, unigram: dict[str, float]) -> str:
     """The model card, as Markdown with the Hub's header.
 
     Args:
         figures: of the evaluation of the model's weights.
         unigram: the losses of unigrams.
-        command, machine: how and where the run was started, as text.
     """
     output, progress, sizes = run.options.output, run.progress, run.data.sizes
     place = output.hub_model_id if output.push_to_hub else str(run.folder / "model")
@@ -149,7 +152,7 @@ def model_card(run, figures: dict, unigram: dict[str, float], command: str, mach
         *((f"`{found.option}`, by the text", f"{found.value}: {found.reason}") for found in run.options.decisions),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
         ("weights of", f"step {figures['step']:,}, best by {best_metric}" if best_metric else None),
-        ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
+        ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {describe_machine(run.accelerator)}"),
         ("sentences left out because they are too long", f"{progress.left_out + sizes.get('too_long', 0):,}"),
         ("steps skipped because losses or gradients were not finite", f"{progress.skipped:,}"),
         ("validation LM loss, nats per token", _figure(figures, "validation_lm_loss")),
@@ -165,10 +168,24 @@ def model_card(run, figures: dict, unigram: dict[str, float], command: str, mach
     return (
         f"---\n{data.to_yaml()}\n---\n\n# {run.folder.name}\n\n"
         "A [Fast-R2D2](https://arxiv.org/abs/2203.00281) model: a parser and a recursive encoder, pretrained together "
-        f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    {command}\n\n"
+        f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    "
+        f"{describe_command(run.accelerator)}\n\n"
         f"{USAGE.format(place=place)}\nAll settings:\n\n```json\n"
         f"{json.dumps(run.options.as_flat_dict(), indent=1)}\n```\n"
     )
+
+
+def describe_command(accelerator: Accelerator) -> str:
+    """The command that started the run. A launcher's own options are not known, only its processes and precision."""
+    processes = accelerator.num_processes
+    launcher = f"torchrun --nproc_per_node {processes}" if processes > 1 else "python"
+    is_given = any(argument.split("=")[0] == "--mixed_precision" for argument in sys.argv)
+    precision = [] if is_given else ["--mixed_precision", accelerator.mixed_precision]
+    return f"{launcher} {shlex.join([*sys.argv, *precision])}"
+
+
+def describe_machine(accelerator: Accelerator) -> str:
+    return f"{accelerator.num_processes} x {accelerator.device.type}, {os.cpu_count()} cores, {platform.machine()}"
 
 
 def describe_corpus(options: Options, sizes: dict[str, int]) -> str:

@@ -32,7 +32,7 @@ def form_of(lines: list[str]) -> str:
         return "CoNLL-U"
     if any(line.startswith("<doc ") for line in lines):
         return "extracts"
-    if lines and all(_text_of_json(line) is not None for line in lines if line):
+    if any(lines) and all(_text_of_json(line) is not None for line in lines if line):
         return "JSON lines"
     return "wrapped" if _is_wrapped(lines) else "lines"
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tracemalloc
@@ -134,7 +133,7 @@ def test_bars_do_not_pile_up_where_there_is_no_terminal(gold, tmp_path, capsys, 
 def test_control_c_ends_a_command_without_a_traceback(capsys, monkeypatch):
     def texts_until_interrupted(_):
         yield Text("the cat sat")
-        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(parsing, "texts_to_parse", texts_until_interrupted)
     with pytest.raises(SystemExit) as exit_code:

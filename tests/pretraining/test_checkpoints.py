@@ -132,6 +132,17 @@ def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
         check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]}, ["seed"])
 
 
+def test_a_run_with_stages_does_not_go_on_without(tmp_path, tokenizer):
+    for name, stages in (("with", [{"steps": 4}]), ("without", []), ("older", None)):
+        make_run_folder(tmp_path / name, {"seed": 0} | ({} if stages is None else {"stages": stages}), tokenizer)
+    check_run_folder(tmp_path / "without", {"stages": []})
+    check_run_folder(tmp_path / "older", {"stages": []})
+    with pytest.raises(ValueError, match="stage 1 was {'steps': 4}, now None"):
+        check_run_folder(tmp_path / "with", {"stages": []})
+    with pytest.raises(ValueError, match="stage 1 was None, now {'steps': 4}"):
+        check_run_folder(tmp_path / "older", {"stages": [{"steps": 4}]})
+
+
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"seed": '])
 def test_a_damaged_record_of_settings_is_named(tmp_path, tokenizer, content):
     make_run_folder(tmp_path, {"seed": 0}, tokenizer)

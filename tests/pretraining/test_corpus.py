@@ -7,6 +7,7 @@ from datasets import Dataset, DatasetDict
 from transformers import AutoTokenizer
 
 from pretraining.corpus import read_texts, rules_of_reading, tokenize_corpus
+from pretraining.data import fitting
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import sentences
 from tokenization_fast_r2d2.reading import sentences_to_parse
@@ -106,6 +107,14 @@ def test_sentences_are_cut_encoded_and_counted(tmp_path, tokenizer):
     assert corpus.lengths.tolist() == [len(first["input_ids"]), len(second["input_ids"])]
     ids = first["input_ids"] + second["input_ids"]
     assert corpus.count_tokens(len(tokenizer)).tolist() == np.bincount(ids, minlength=len(tokenizer)).tolist()
+
+
+def test_only_sentences_that_are_not_too_long_are_drawn_and_validated(tokenizer):
+    rows = [{"text": text} for text in ("the " * 5000, "the cat sleeps", "", "a man walks")]
+    data = DataOptions(corpus=[], max_length=20)
+    found = list(fitting(rows, tokenizer, data))
+    assert [sentence for _, sentence in found] == ["the cat sleeps", "a man walks"]
+    assert all(len(feature["input_ids"]) == feature["length"] for feature, _ in found)
 
 
 def test_encoding_is_cached_until_text_or_options_change(corpus, tokenizer, tokenizer_folder):

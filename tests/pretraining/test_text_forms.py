@@ -62,6 +62,10 @@ def test_short_lines_in_lower_case_are_not_joined():
     assert form_of(sentences) == "lines" and form_of(" ".join(sentences).split()) == "lines"
 
 
+def test_a_text_may_begin_with_many_blank_lines():
+    assert list(filter(None, paragraphs([""] * 6000 + PARAGRAPHS))) == PARAGRAPHS
+
+
 @pytest.mark.parametrize("around", [["A sentence of a tutorial.", "# text = The cat sleeps."], ["# A heading"]])
 def test_a_line_that_looks_like_conllu_does_not_make_it_such(around):
     lines = [*around, "# Another one"] * 5
