@@ -185,6 +185,10 @@ def test_a_path_without_a_checkpoint_is_named(name):
         ValueError, match="no checkpoint at '.*'; give a folder, a Hub name or one of fast-r2d2-small, fast-r2d2-tiny"
     ):
         find_checkpoint(name)
+    with pytest.raises(ValueError, match="no checkpoint at '/nowhere'"):
+        TreeParser.from_pretrained(Path("/nowhere"))
+    with pytest.raises(ValueError, match="method must be one of"):  # before anything is read
+        TreeParser.from_pretrained("/nowhere", "pasrer")
     assert find_checkpoint("user/name") == "user/name"
     assert find_checkpoint("bert-base-uncased", is_model=False) == "bert-base-uncased"
 

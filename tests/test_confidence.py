@@ -22,6 +22,8 @@ def test_probabilities_are_those_of_all_trees(scores):
     spans = [(i, j) for i in range(len(scores) + 1) for j in range(i + 1, len(scores) + 1)]
     found = split_probabilities(np.array(scores, np.float32), spans)
     np.testing.assert_allclose(found, [posteriors[i, j - i + 1] for i, j in spans], rtol=1e-6, atol=1e-12)
+    for shift in (-2000, 2000):  # as a large bonus shifts the scores of a sentence of names alone
+        np.testing.assert_allclose(split_probabilities(np.array(scores) + shift, spans), found, rtol=1e-6, atol=1e-12)
 
 
 def test_scores_that_are_far_apart_have_no_overflow():

@@ -115,6 +115,7 @@ def test_what_is_no_list_of_tokens_is_refused(parser, tree_parser):
             parser.parse(sentence)
     with pytest.raises(ValueError, match="row 1 must be a list of one or more strings, its words, got none"):
         parse_tokens(tree_parser, [["a"], []])
+    assert len(parse_tokens(tree_parser, (sentence.split() for sentence in SENTENCES))) == len(SENTENCES)
     with pytest.raises(ValueError, match="chunk_size must be >= 1, got 0"):
         FastR2D2NltkParser(tree_parser, chunk_size=0)
     with pytest.raises(ValueError, match="pieces=False"):

@@ -1,12 +1,14 @@
-"""Where a checkpoint is, checks of its folder, made before anything is loaded from it, and loading."""
+"""Where a checkpoint is, downloads, checks of its folder, made before anything is loaded from it, and loading."""
 
 import pickle
 import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from huggingface_hub import HfApi, constants, snapshot_download
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -51,6 +53,7 @@ def find_checkpoint(name: str, *, is_model: bool = True) -> str:
         ValueError: for a path without a folder, and for a folder whose files are damaged, another model's, or no files
             but pipes or devices.
     """
+    name = str(name)
     if name and Path(name).is_dir():
         for path in Path(name).iterdir():
             check_is_file(path)
@@ -118,6 +121,57 @@ def check_names(names: Any, place: str) -> None:
         parts = PureWindowsPath(name).parts  # it knows both kinds of slashes
         if not name or ".." in parts or PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor:
             raise ValueError(f"{place} has the file name {name!r}, which leads out of its folder; do not use it")
+
+
+def download(
+    repo_id: str, revision: str | None = None, *, token: str | bool | None = None, cache_dir: str | Path | None = None
+) -> str:
+    """Download a repository into the cache, and compare every file with its hash on the Hub.
+
+    ``from_pretrained("user/name")`` checks only the sizes of files. ``from_pretrained(download("user/name"))`` checks
+    their contents as well, before any code in them runs. In offline mode nothing is downloaded or checked: the function
+    returns an earlier download.
+
+    Args:
+        repo_id: ``"user/name"``.
+        revision: a branch, tag or commit; by default ``main``.
+        token, cache_dir: as for `huggingface_hub.snapshot_download`.
+
+    Returns:
+        The folder, for ``from_pretrained``.
+
+    Raises:
+        ValueError: if the content of a file differs from the Hub's. The message names these files, and they are removed
+            from the cache. Also if the repository has a file name that leads out of its folder, or an index of weights
+            that has one; then nothing is written.
+    """
+    api = HfApi(token=token)
+    if constants.is_offline_mode():
+        return snapshot_download(repo_id, revision=revision, token=token, cache_dir=cache_dir)
+    _check_names(api, repo_id, revision)
+    folder = Path(snapshot_download(repo_id, revision=revision, token=token, cache_dir=cache_dir))
+    checked = api.verify_repo_checksums(repo_id, revision=folder.name, cache_dir=cache_dir)
+    check_names([mismatch["path"] for mismatch in checked.mismatches], repo_id)  # before files are deleted
+    for mismatch in checked.mismatches:
+        link = folder / mismatch["path"]
+        link.resolve().unlink(missing_ok=True)  # files with the same content share it
+        link.unlink(missing_ok=True)
+    if checked.mismatches:
+        names = ", ".join(mismatch["path"] for mismatch in checked.mismatches)
+        raise ValueError(f"{names} of {repo_id} differ from the Hub's files and were removed; download it again")
+    return str(folder)
+
+
+def _check_names(api: HfApi, repo_id: str, revision: str | None) -> None:
+    """Raise ValueError for file names that lead out of a folder."""
+    info = api.model_info(repo_id, revision=revision)
+    names = [file.rfilename for file in info.siblings or []]
+    check_names(names, repo_id)
+    with TemporaryDirectory() as folder:  # not the cache
+        for name in names:
+            if name.endswith(INDEX_SUFFIX):
+                path = api.hf_hub_download(repo_id, name, revision=info.sha, local_dir=folder)
+                check_index(read_record(Path(path)), f"{name} of {repo_id}")
 
 
 def load_model(model_class: Any, checkpoint: str, *, may_miss: str | None = None, **options: Any) -> Any:

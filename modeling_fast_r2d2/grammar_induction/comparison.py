@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -75,7 +74,7 @@ def lengths(results: list[Result]) -> Table:
     """One row per system: sentence F1 by sentence length in words. The head has the number of sentences in brackets."""
     buckets = results[0].by_length()
     head = ["system", *(f"{name} ({count})" for name, (_, count) in buckets.items())]
-    return [head, *([result.system, *(_number(f1) for f1, _ in result.by_length().values())] for result in results)]
+    return [head, *([result.system, *(number(f1) for f1, _ in result.by_length().values())] for result in results)]
 
 
 def as_text(table: Table) -> str:
@@ -94,29 +93,18 @@ def as_markdown(table: Table) -> str:
 def write_results(results: list[Result], folder: Path, settings: dict[str, Any]) -> None:
     """Write ``results.json``, which has all figures and the settings, ``results.md`` and ``results.csv``."""
     folder.mkdir(parents=True, exist_ok=True)
-    whole = {
-        "settings": settings,
-        "systems": [
-            result.figures() | {"recall": result.recalls(), "by_length": result.by_length()} for result in results
-        ],
-    }
+    rows = [result.figures() for result in results]
+    rows = [{name: None if value != value else value for name, value in row.items()} for row in rows]  # JSON has no NaN
+    tables_of = [{"recall": result.recalls(), "by_length": result.by_length()} for result in results]
+    whole = {"settings": settings, "systems": [row | of for row, of in zip(rows, tables_of, strict=True)]}
     tables = f"{as_markdown(overview(results))}\n\n{as_markdown(lengths(results))}\n"
     lines = io.StringIO()
-    writer = csv.DictWriter(lines, list(results[0].figures()), lineterminator="\n")
+    writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(result.figures() for result in results)
-    text = json.dumps(_without_nan(whole), indent=2, allow_nan=False, default=str) + "\n"
+    writer.writerows(rows)
+    text = json.dumps(whole, indent=2, allow_nan=False, default=str) + "\n"
     for name, written in {"json": text, "md": tables, "csv": lines.getvalue()}.items():
         write_text(folder / f"results.{name}", written)
-
-
-def _without_nan(value: Any) -> Any:
-    """Replace NaN by None, since JSON has null but no NaN."""
-    if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _f1_cells(result: Result) -> list[str]:
@@ -126,13 +114,14 @@ def _f1_cells(result: Result) -> list[str]:
     else:
         f1 = f"{figures['sentence_f1']:.1f} ± {figures['deviation']:.1f}, best {figures['best']:.1f}"
     others = ("corpus_f1", "strict_sentence_f1", "script_sentence_f1")
-    return [result.system, f1, *(_number(figures[name]) for name in others)]
+    return [result.system, f1, *(number(figures[name]) for name in others)]
 
 
 def _recall_cells(result: Result, labels: list[str]) -> list[str]:
     recalls = result.recalls()
-    return [_number(recalls[label][0]) if label in recalls else "–" for label in labels]
+    return [number(recalls[label][0]) if label in recalls else "–" for label in labels]
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A score as tables show it."""
     return "–" if value != value else f"{value:.1f}"

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import accumulate, compress
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from tokenization_fast_r2d2.language import are_marks, as_character
@@ -83,15 +83,10 @@ class LabelledTree:
             return self
         before = list(accumulate((not removed for removed in are_removed), initial=0))  # leaves that stay
         spans = [(before[first], before[last + 1] - 1, label) for first, last, label in self.constituents]
-        are_kept = [not removed for removed in are_removed]
-        return LabelledTree(
-            words=tuple(compress(self.words, are_kept)),
-            tags=tuple(compress(self.tags, are_kept)),
-            constituents=tuple(LabelledSpan(*span) for span in spans if span[0] < span[1]),
-            parents=tuple(compress(self.parents, are_kept)),
-            place=self.place,
-            word_ids=None if self.word_ids is None else tuple(compress(self.word_ids, are_kept)),
-        )
+        kept = [leaf for leaf, removed in enumerate(are_removed) if not removed]
+        word_ids = None if self.word_ids is None else [self.word_ids[leaf] for leaf in kept]
+        constituents = [LabelledSpan(*span) for span in spans if span[0] < span[1]]
+        return self._over([self.words[leaf] for leaf in kept], kept, constituents, word_ids)
 
     def brackets(self) -> str:
         """The tree as a string, such as ``(S (NP (DT the) (NN cat)) (VBZ sleeps))``.
@@ -119,24 +114,15 @@ class LabelledTree:
         Args:
             pieces: the pieces of each word, at least one per word. A word of one piece stays a leaf.
         """
-        starts = [0]
-        for word_pieces in pieces:
-            starts.append(starts[-1] + len(word_pieces))
+        starts = list(accumulate(map(len, pieces), initial=0))
         outer = [LabelledSpan(starts[i], starts[j + 1] - 1, label) for i, j, label in self.constituents]
         words = [
             LabelledSpan(starts[word], starts[word + 1] - 1, "WD")
             for word in range(len(pieces))
             if len(pieces[word]) > 1
         ]
-        word_ids = tuple(word for word, word_pieces in enumerate(pieces) for _ in word_pieces)
-        return LabelledTree(
-            words=tuple(piece for word_pieces in pieces for piece in word_pieces),
-            tags=tuple(self.tags[word] for word in word_ids),
-            constituents=tuple(words + outer),
-            parents=tuple(self.parents[word] for word in word_ids),
-            place=self.place,
-            word_ids=word_ids,
-        )
+        word_ids = [word for word, word_pieces in enumerate(pieces) for _ in word_pieces]
+        return self._over(chain.from_iterable(pieces), word_ids, words + outer, word_ids)
 
     def to_words(self, word_ids: Sequence[int], words: Sequence[str]) -> "LabelledTree":
         """The tree over words, from this tree over their pieces. It keeps the constituents of two or more whole words.
@@ -152,9 +138,19 @@ class LabelledTree:
             for i, j, label in self.constituents
             if i in begins and j + 1 in begins and word_ids[i] != word_ids[j]
         ]
-        tags = tuple(self.tags[leaf] for leaf in first_leaf)
-        parents = tuple(self.parents[leaf] for leaf in first_leaf)
-        return LabelledTree(tuple(words), tags, tuple(kept), parents, self.place)
+        return self._over(words, first_leaf, kept)
+
+    def _over(
+        self,
+        words: Iterable[str],
+        leaves: Sequence[int],
+        constituents: Iterable[LabelledSpan],
+        word_ids: Sequence[int] | None = None,
+    ) -> "LabelledTree":
+        """A tree over other words; each has the tag and the parent of one of the leaves of this tree."""
+        tags, parents = tuple(self.tags[leaf] for leaf in leaves), tuple(self.parents[leaf] for leaf in leaves)
+        word_ids = None if word_ids is None else tuple(word_ids)
+        return LabelledTree(tuple(words), tags, tuple(constituents), parents, self.place, word_ids)
 
 
 def from_spans(

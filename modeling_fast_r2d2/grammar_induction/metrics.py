@@ -122,9 +122,12 @@ def score_trees(
     if not rows:
         raise ValueError("no gold tree of two or more words to score")
     pairs = [(predicted[row], expected[row]) for row in rows]
-    labels = [_label_hits(tree, gold_tree) for tree, gold_tree in pairs]
-    found: Counter[str] = sum((hits for hits, _ in labels), Counter())
-    total: Counter[str] = sum((wanted for _, wanted in labels), Counter())
+    found: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for tree, gold_tree in pairs:
+        wanted, spans = _labelled_spans(gold_tree), tree.spans
+        total.update(label for label, _ in wanted)
+        found.update(label for label, span in wanted if span in spans)
     return Scores(
         rows=np.array(rows),
         lengths=np.array([gold[row].num_leaves for row in rows]),
@@ -175,15 +178,11 @@ def _counts(predicted: frozenset[Span], gold: frozenset[Span]) -> tuple[int, int
     return len(predicted & gold), len(predicted), len(gold)
 
 
-def _label_hits(tree: LabelledTree, gold: LabelledTree) -> tuple[Counter[str], Counter[str]]:
-    """By label: how many gold constituents were predicted, and how many there are."""
-    whole = (0, gold.num_leaves - 1)
+def _labelled_spans(gold: LabelledTree) -> list[tuple[str, Span]]:
+    """The different gold constituents whose recall counts, in a fixed order."""
     wanted = {(label, (first, last)) for first, last, label in gold.constituents}
     wanted |= {("NNP chunk", chunk) for chunk in proper_noun_chunks(gold)}
-    wanted = {(label, span) for label, span in wanted if span != whole}
-    predicted = tree.spans
-    hits = Counter(label for label, span in wanted if span in predicted)
-    return hits, Counter(label for label, _ in wanted)
+    return sorted((label, span) for label, span in wanted if span != (0, gold.num_leaves - 1))
 
 
 def _f1_of_each(counts: np.ndarray) -> np.ndarray:

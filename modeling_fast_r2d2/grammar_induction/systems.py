@@ -45,11 +45,7 @@ def best_binary_trees(gold: Sequence[LabelledTree]) -> list[LabelledTree]:
 
 
 def model_trees(
-    parser: TreeParser,
-    sentences: Sequence[LabelledTree],
-    progress: Callable[[int], object] = lambda count: None,
-    written: Sequence[LabelledTree] | None = None,
-    punctuation_tags: frozenset[str] | None = None,
+    parser: TreeParser, sentences: Sequence[LabelledTree], progress: Callable[[int], object] = lambda count: None
 ) -> list[LabelledTree]:
     """Trees of a model over the words of the sentences, or over their pieces if the parser has ``pieces``.
 
@@ -57,14 +53,7 @@ def model_trees(
         parser: the model's parser.
         sentences: trees whose words are parsed.
         progress: called now and then with the number of sentences that were parsed since.
-        written: the same sentences with punctuation. If given, the parser sees these, and the punctuation is removed
-            from its trees.
-        punctuation_tags: of the treebank, as for `LabelledTree.are_punctuation`.
     """
-    if written is not None:
-        trees = model_trees(parser, written, progress)
-        pairs = zip(trees, written, strict=True)
-        return [without_punctuation(tree, shown, punctuation_tags) for tree, shown in pairs]
     found: list[LabelledTree] = []
     for start in range(0, len(sentences), SENTENCES_AT_ONCE):
         part = sentences[start : start + SENTENCES_AT_ONCE]

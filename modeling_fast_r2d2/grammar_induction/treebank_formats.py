@@ -7,6 +7,7 @@ treebanks hang it on the root.
 
 import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby
 from pathlib import Path
@@ -29,17 +30,17 @@ class Node(NamedTuple):
     parent: str  # the name of the constituent above it, or `ROOT`
 
 
-def format_of(path: str | Path) -> str | None:
-    """A key of `READERS`, by a file's name or by what stands in its first lines; None for brackets."""
+def reader_of(path: str | Path) -> "Callable[[str | Path], Iterator[LabelledTree]] | None":
+    """The reader of a file's format, by its name or by what stands in its first lines; None for brackets."""
     if str(path).removesuffix(".gz").endswith(".xml"):  # which says in which encoding its lines are
-        return "TIGER-XML"
+        return read_tiger
     first = [line for _, line in zip(range(LINES_TO_LOOK_AT), read_lines(path), strict=False)]
     if any(re.match(r"\s*<(\?xml|corpus\b)", line) for line in first[:5]):
-        return "TIGER-XML"
+        return read_tiger
     if any(re.match(r"#(FORMAT|BOS) ", line) for line in first):
-        return "export"
+        return read_export
     if any(re.match(r"# (sent_id|text) =|1\t.*(\t.*){8}$", line) for line in first):
-        return "CoNLL-U"
+        return read_conllu
     return None
 
 
@@ -51,7 +52,7 @@ def read_tiger(path: str | Path) -> Iterator[LabelledTree]:
                 if element.tag == "s":
                     yield _tiger_sentence(element, f"{path}, sentence {element.get('id')}")
                     element.clear()
-    except (ElementTree.ParseError, gzip.BadGzipFile, EOFError) as error:
+    except (ElementTree.ParseError, gzip.BadGzipFile, zlib.error, EOFError, LookupError) as error:  # no such encoding
         raise ValueError(f"{path}: not XML: {error}") from error
 
 
@@ -109,13 +110,6 @@ def _conllu_sentence(rows: list[list[str]], place: str) -> LabelledTree:
     nodes = {row[0]: Node(row[7].partition(":")[0], ROOT if row[6] == "0" else row[6]) for row in rows}
     words = [(row[1], Node(row[3], row[0])) for row in rows]  # a word is a leaf of its own constituent
     return tree_of_nodes(words, nodes, place)
-
-
-READERS: dict[str, Callable[[str | Path], Iterator[LabelledTree]]] = {
-    "TIGER-XML": read_tiger,
-    "export": read_export,
-    "CoNLL-U": read_conllu,
-}
 
 
 def tree_of_nodes(words: Sequence[tuple[str, Node]], nodes: dict[str, Node], place: str) -> LabelledTree:

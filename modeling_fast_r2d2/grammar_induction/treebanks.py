@@ -11,7 +11,7 @@ from tokenization_fast_r2d2.lines import read_lines
 from tokenization_fast_r2d2.words import check_text
 
 from .labelled_trees import LabelledTree, check_spans, from_spans, parse_brackets
-from .treebank_formats import READERS, format_of
+from .treebank_formats import reader_of
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def read_treebank(
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     trees: list[LabelledTree] = []
     for path in _files(paths, split):
-        if reader := READERS.get(format_of(path) or ""):
+        if reader := reader_of(path):
             trees += map(preprocessing.apply, reader(path))
             continue
         for text, line in _split_into_trees(path):
@@ -129,6 +129,7 @@ def read_predicted_trees(path: str | Path, has_labels: bool | None = None) -> li
 def read_predicted_tree(line: str, has_labels: bool, place: str) -> LabelledTree:
     """Read one line of a parser's output: brackets, a single word, nothing, or a line of ``fast-r2d2 parse --format
     jsonl``. The arguments and errors are those of `parse_brackets`."""
+    line = line.strip()
     if line.startswith("{"):
         return _read_json(line, place)
     if not line:

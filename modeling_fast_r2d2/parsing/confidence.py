@@ -31,7 +31,7 @@ def split_probabilities(scores: np.ndarray, spans: Sequence[Span]) -> np.ndarray
     Returns:
         ``(spans,)`` float64, from 0 to 1. The whole sentence has 1.
     """
-    weights = np.exp(np.maximum(scores.astype(np.float64) - scores.max(initial=0), LOWEST)).tolist()
+    weights = np.exp(np.maximum(scores.astype(np.float64) - scores.max(initial=-np.inf), LOWEST)).tolist()
     return np.array([_probability(weights, first, last) for first, last in spans])
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from safetensors.numpy import save_file
 from tqdm.auto import tqdm
 
 from tokenization_fast_r2d2.language import are_marks
+from tokenization_fast_r2d2.lines import chunks
 from tokenization_fast_r2d2.words import words_of_texts
 
 from ..text_files import disk_errors, write_aside
@@ -79,9 +79,8 @@ class PhraseIndex:
         """
         sentences: list[str] = []
         places, vectors, seen = [], [], set()
-        texts = iter(texts)
         with tqdm(unit=" sentences", desc="encoding", disable=not show_progress) as bar:
-            while chunk := list(islice(texts, LINES_AT_ONCE)):
+            for chunk in chunks(texts, LINES_AT_ONCE):
                 for words, found in _encode(parser, chunk):
                     kept = []
                     for (first, last), vector in found.items():

@@ -34,7 +34,8 @@ def parse_tokens(parser: TreeParser, sentences: Sequence[Sequence[str]]) -> list
         ValueError: if the parser works on word pieces, if a sentence is empty, or as `checked_sentences` raises it.
     """
     check_takes_tokens(parser)
-    for row, tokens in enumerate(checked_sentences(sentences, is_split_into_words=True)):
+    sentences = list(checked_sentences(sentences, is_split_into_words=True))
+    for row, tokens in enumerate(sentences):
         if not len(tokens):
             raise ValueError(f"row {row} must be a list of one or more strings, its words, got none")
     seen = _places_seen(parser, sentences)

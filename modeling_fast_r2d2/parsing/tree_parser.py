@@ -175,6 +175,7 @@ class TreeParser:
                 that the method needs, and as for the class.
             OSError: if the Hub has no such checkpoint, or a file cannot be read.
         """
+        check_method(method)  # a wrong one would ask for an encoder
         checkpoint = find_checkpoint(checkpoint)
         needs_encoder = method != PARSER or options.get("with_vectors")
         model_class = FastR2D2Model if needs_encoder else FastR2D2ForConstituencyParsing

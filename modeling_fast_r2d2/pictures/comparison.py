@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ..grammar_induction.labelled_trees import LabelledTree, Span
 from ..grammar_induction.metrics import inner_spans
-from .svg import MARKS, Drawing, as_xml, spell, visible
+from .svg import MARKS, Drawing, as_xml, spell
 
 # The trees stand side by side if there is room, else one above the other. A picture wider than the page scrolls.
 ROW = "display:flex;flex-wrap:wrap;gap:1em 2em;align-items:flex-end"
@@ -35,7 +35,7 @@ def draw_comparison(words: Sequence[str], gold: LabelledTree, predicted: Labelle
     gold_drawing = Drawing(words, gold.constituents, {span: marks[span] for span in wanted})
     drawing = Drawing(words, predicted.constituents, {span: marks[span] for span in found}, gold_drawing.columns)
     figures = _figure("gold", gold_drawing) + _figure("predicted", drawing)
-    lines = "".join(_line(mark, words, spans) for mark, spans in groups.items())
+    lines = "".join(_line(mark, drawing.words, spans) for mark, spans in groups.items())
     return f'<div class="comparison"><div style="{ROW}">{figures}</div><p>{lines}</p></div>'
 
 
@@ -46,7 +46,6 @@ def _figure(name: str, drawing: Drawing) -> str:
 
 def _line(mark: str, words: Sequence[str], spans: Iterable[Span]) -> str:
     """A list such as ``missed 2: the cat; on the mat``, after a sample of the line that marks these constituents."""
-    words = [visible(word) for word in words]
     colour, style = MARKS[mark]
     sample = f'<path d="M2 4H30" fill="none" stroke="{colour}" {style}/>'
     # <bdi> keeps a right-to-left text from reordering its neighbours.

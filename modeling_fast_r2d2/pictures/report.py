@@ -11,6 +11,7 @@ from string import Template
 from typing import NamedTuple
 
 from ..grammar_induction.alignment import align
+from ..grammar_induction.comparison import number
 from ..grammar_induction.labelled_trees import LabelledTree
 from ..grammar_induction.metrics import Scores, score_trees
 from ..text_files import write_text
@@ -87,12 +88,10 @@ def _orders(scores: Scores) -> dict[str, list[int]]:
     tell more. Sentences without gold spans go last."""
     f1s, lengths, has_gold = scores.sentence_f1s, scores.lengths, scores.counts[:, 2] > 0
     rows = range(len(f1s))
-    shuffled = list(rows)
-    random.Random(0).shuffle(shuffled)
     return {
         "worst": sorted(rows, key=lambda row: (not has_gold[row], f1s[row], -lengths[row])),
         "best": sorted(rows, key=lambda row: (not has_gold[row], -f1s[row], -lengths[row])),
-        "random": shuffled,
+        "random": random.Random(0).sample(rows, len(rows)),
         "given": list(rows),
     }
 
@@ -102,15 +101,15 @@ def _figures(scores: Scores, left_out: int) -> str:
     low, high = scores.confidence_interval()
     empty = int((scores.counts[:, 2] == 0).sum())
     figures = [
-        ("Sentence F1", _percent(scores.sentence_f1), f"95 % interval {low:.1f} to {high:.1f}"),
-        ("Corpus F1", _percent(scores.corpus_f1), "over all constituents together"),
+        ("Sentence F1", number(scores.sentence_f1), f"95 % interval {low:.1f} to {high:.1f}"),
+        ("Corpus F1", number(scores.corpus_f1), "over all constituents together"),
         (
             "Strict sentence F1",
-            _percent(scores.strict_sentence_f1),
+            number(scores.strict_sentence_f1),
             f"without {empty:,} that have no gold span",
         ),
-        ("Script sentence F1", _percent(scores.script_sentence_f1), "as compare_trees.py counts"),
-        ("Script corpus F1", _percent(scores.script_corpus_f1), "as compare_trees.py counts"),
+        ("Script sentence F1", number(scores.script_sentence_f1), "as compare_trees.py counts"),
+        ("Script corpus F1", number(scores.script_corpus_f1), "as compare_trees.py counts"),
         ("Sentences", f"{len(scores.rows):,}", f"{left_out:,} left out as too short or too long"),
     ]
     cells = (f"<dt>{name}</dt><dd><b>{value}</b> <small>{note}</small></dd>" for name, value, note in figures)
@@ -134,7 +133,7 @@ def _table(caption: str, head: tuple[str, str, str], rows: list[tuple[str, tuple
     name, value, count = (f'<th scope="col">{text}</th>' for text in head)
     body = "".join(
         f'<tr><th scope="row">{as_xml(name)}</th><td class="bar"><div style="width:{value:.1f}%"></div></td>'
-        f"<td>{_percent(value)}</td><td>{count:,}</td></tr>"
+        f"<td>{number(value)}</td><td>{count:,}</td></tr>"
         for name, (value, count) in rows
     )
     head_row = f"<thead><tr>{name}<td></td>{value}{count}</tr></thead>"
@@ -143,7 +142,7 @@ def _table(caption: str, head: tuple[str, str, str], rows: list[tuple[str, tuple
 
 def _article(sentence: _Sentence) -> str:
     comparison = draw_comparison(sentence.gold.words, sentence.gold, sentence.predicted)
-    facts = f"F1 {_percent(sentence.f1)}, {sentence.gold.num_leaves} {sentence.unit}"
+    facts = f"F1 {number(sentence.f1)}, {sentence.gold.num_leaves} {sentence.unit}"
     text = as_xml(_text(sentence))
     return f'<article><h3>Sentence {sentence.number:,}: {facts}</h3><p dir="auto">{text}</p>{comparison}</article>'
 
@@ -163,7 +162,3 @@ def _packed(value: object) -> str:
     """JSON, compressed, in base64, which needs no escaping in HTML. A lone surrogate becomes a question mark."""
     data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
-
-
-def _percent(value: float) -> str:
-    return "–" if value != value else f"{value:.1f}"

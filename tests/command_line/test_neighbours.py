@@ -47,6 +47,8 @@ def test_phrases_are_found_and_the_index_is_kept(text, tmp_path, capsys, error_o
     assert "was made with files" in error_of(*arguments, "--file", text)
     index.unlink()
     assert "the text to look in" in error_of(*arguments)
+    assert "',' has no words" in error_of("neighbours", ",", *TINY, "--file", text, "--index", index)
+    assert not index.exists()
 
 
 def test_a_terminal_sees_the_phrase_in_its_sentence(text, capsys, monkeypatch):

@@ -33,6 +33,12 @@ BAD = {
 }
 
 
+def test_blanks_around_a_line_change_nothing():
+    line = "(S (NP (DT the) (NN cat)) (VBZ sleeps))"
+    assert read_predicted_tree(f" {line} ", True, "here") == read_predicted_tree(line, True, "here")
+    assert read_predicted_tree(f" {json.dumps(GOOD)}", False, "here").words == ("the", "old", "cat")
+
+
 @pytest.mark.parametrize("line", BAD, ids=range(len(BAD)))
 def test_a_line_that_is_no_tree_is_named(tmp_path, line):
     (tmp_path / "trees.jsonl").write_text(f"{json.dumps(GOOD)}\n{line}\n")

@@ -165,10 +165,19 @@ def test_constituents_never_cross_and_are_blocks_of_their_words(graph):
     assert not any(later < earlier for place, later in enumerate(seen) for earlier in seen[:place])
 
 
+def test_a_damaged_gzip_file_of_xml_is_named(tmp_path):
+    whole = bytearray(gzip.compress(TIGER.encode() * 9))
+    whole[40] ^= 255
+    (tmp_path / "t.xml.gz").write_bytes(whole)
+    with pytest.raises(ValueError, match="t.xml.gz: not XML: "):
+        read_treebank(tmp_path / "t.xml.gz")
+
+
 @pytest.mark.parametrize(
     "name, text, message",
     [
         ("t.xml", TIGER[:400], "not XML"),
+        ("t.xml", TIGER.replace("UTF-8", "nonsense"), "not XML: unknown encoding"),
         ("t.export", EXPORT.replace("#501\tVP", "#505\tVP"), "no constituent #501"),
         ("t.export", EXPORT.replace("--\t--\t0\n#EOS", "--\t--\t500\n#EOS"), "above itself"),
         ("t.conllu", CONLLU.replace("\t_\t3\tdet", "\t3\tdet"), "line 3: a word of CoNLL-U has 10 columns"),

@@ -17,7 +17,6 @@ from .options import (
     METHODS,
     add_comparison_arguments,
     add_gold_arguments,
-    add_threads_argument,
     check_can_be_folder,
     check_comparison,
     check_model_options,
@@ -36,11 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(SYSTEMS)}; by default all but heuristic, or none with --predicted")  # fmt: skip
     add("--checkpoint", nargs="+", default=[DEFAULT_CHECKPOINT],
         help="the models' folders or Hub names; several, such as seeds, give mean and deviation")  # fmt: skip
-    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
     add("--seeds", type=int, default=5, help="number of runs of the random baseline; default: %(default)s")
     add("--output", type=Path, help="folder for results.json, results.md, results.csv and the trees of every system")
     add("--markdown", action="store_true", help="print Markdown tables")
-    add_threads_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:

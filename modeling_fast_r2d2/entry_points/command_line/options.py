@@ -34,6 +34,8 @@ def add_comparison_arguments(parser: argparse.ArgumentParser) -> None:
     add("--granularity", choices=GRANULARITIES, default="words", help="compare trees over words or over pieces")
     add("--as_written", action="store_true", help="let models see the punctuation, and remove it before scoring")
     add("--max_length", type=int, help="score only sentences of at most this number of words")
+    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
+    add_threads_argument(parser)
 
 
 def add_threads_argument(parser: argparse.ArgumentParser) -> None:

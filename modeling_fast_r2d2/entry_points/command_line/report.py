@@ -14,7 +14,6 @@ from .options import (
     METHODS,
     add_comparison_arguments,
     add_gold_arguments,
-    add_threads_argument,
     check_comparison,
     check_model_options,
     counted,
@@ -29,10 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--predicted", type=Path, help="file of predicted trees, one per line; by default a model parses the sentences")
     add("--checkpoint", default=DEFAULT_CHECKPOINT, help="the model's folder, Hub name or bundled name")
     add("--method", choices=METHODS, default="parser", help="where the model's trees come from")
-    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
     add("--output", type=Path, default=Path("report.html"), help="the file to write; default: report.html")
     add("--title", help="the title of the report; by default the names of the files")
-    add_threads_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
 
     from modeling_fast_r2d2.pictures import write_report
 
-    from .scoring import read_gold, read_predicted, read_written, system_trees
+    from .scoring import read_gold, read_predicted, read_written, trees_by
 
     logging.disable_progress_bar()
     written = read_written(options)
@@ -54,8 +51,7 @@ def run(options: argparse.Namespace) -> None:
         predicted, name = read_predicted(options.predicted, gold), options.predicted.name
     else:
         name = f"{Path(options.checkpoint).name}, {options.method}"
-        options.checkpoint = [options.checkpoint]
-        [predicted] = system_trees(options.method, gold, written, options)
+        predicted = trees_by(options.checkpoint, options.method, gold, written, options)
     title = options.title or f"{name} against {', '.join(path.name for path in options.gold)}"
     limits = {"granularity": options.granularity, "max_length": options.max_length}
     scores = write_report(options.output, gold, predicted, title=title, **limits)

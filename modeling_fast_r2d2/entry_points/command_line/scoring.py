@@ -24,7 +24,13 @@ from modeling_fast_r2d2.grammar_induction.comparison import (
     overview,
     write_results,
 )
-from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, best_binary_trees, model_trees, over_pieces
+from modeling_fast_r2d2.grammar_induction.systems import (
+    baseline_trees,
+    best_binary_trees,
+    model_trees,
+    over_pieces,
+    without_punctuation,
+)
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import METHODS
 from modeling_fast_r2d2.text_files import write_text
@@ -63,14 +69,10 @@ def read_written(options: argparse.Namespace) -> list[LabelledTree] | None:
 
 def read_gold(options: argparse.Namespace, written: list[LabelledTree] | None = None) -> list[LabelledTree]:
     """The gold trees that the options name; of those with punctuation, if there are, so that both are of the same."""
-    preprocessing = TreebankPreprocessing(options.keep_punctuation, options.lowercase, punctuation_tags(options))
+    preprocessing = TreebankPreprocessing(options.keep_punctuation, options.lowercase, options.punctuation_tags)
     if written is not None:
         return [preprocessing.apply(tree) for tree in written]
     return read_treebank(options.gold, preprocessing, options.split, options.skip_bad)
-
-
-def punctuation_tags(options: argparse.Namespace) -> frozenset[str] | None:
-    return None if options.punctuation_tags is None else frozenset(options.punctuation_tags)
 
 
 def system_trees(
@@ -82,7 +84,7 @@ def system_trees(
         written: the gold trees with punctuation, as from `read_written`.
     """
     if name in METHODS:
-        return [_trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
+        return [trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
     sentences = gold
     if options.granularity == "pieces":
         sentences = over_pieces(gold, load_tokenizer(find_checkpoint(options.checkpoint[0], is_model=False)))
@@ -91,7 +93,7 @@ def system_trees(
     return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]
 
 
-def _trees_by(
+def trees_by(
     checkpoint: str,
     method: str,
     gold: list[LabelledTree],
@@ -103,9 +105,11 @@ def _trees_by(
     )
     use_threads(options.threads, parser.model)
     with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1, disable=None) as bar:
-        return model_trees(
-            parser, gold, progress=bar.update, written=written, punctuation_tags=punctuation_tags(options)
-        )
+        trees = model_trees(parser, written or gold, bar.update)
+    if written is None:
+        return trees
+    pairs = zip(trees, written, strict=True)
+    return [without_punctuation(tree, shown, options.punctuation_tags) for tree, shown in pairs]
 
 
 def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:

@@ -28,10 +28,11 @@ def run(options: argparse.Namespace) -> None:
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     parser = TreeParser.from_pretrained(options.checkpoint, device=device, with_vectors=True)
     use_threads(options.threads, parser.model)
+    vectors = [vector_of(parser, phrase) for phrase in options.phrases]  # a bad phrase shows before a text is encoded
     index = read_or_build(parser, options)
     in_terminal = sys.stdout.isatty()
-    for phrase in options.phrases:
-        found = index.nearest(vector_of(parser, phrase), options.count)
+    for phrase, vector in zip(options.phrases, vectors, strict=True):
+        found = index.nearest(vector, options.count)
         print(drawn(phrase, found) if in_terminal else plain(phrase, found))
 
 
