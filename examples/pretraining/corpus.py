@@ -70,13 +70,9 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
         )
     if next(lines_as_rows(files, forms), None) is None:
         raise ValueError(f"no text in {', '.join(data.corpus)}: {len(files)} files without a line")
-    columns = Features({"text": Value("string")})
-    if data.streaming:
-        return IterableDataset.from_generator(
-            lines_as_rows, features=columns, gen_kwargs={"files": files, "forms": forms}
-        )
+    columns, kind = Features({"text": Value("string")}), IterableDataset if data.streaming else Dataset
     try:
-        return Dataset.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files, "forms": forms})
+        return kind.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files, "forms": forms})
     except DatasetGenerationError as error:
         if isinstance(error.__cause__, ValueError):  # ours, with the file's name
             raise error.__cause__ from None
@@ -172,14 +168,11 @@ class Corpus:
 
     def count_tokens(self, vocab_size: int) -> np.ndarray:
         """``(vocab_size,)`` int64, how often each token occurs."""
-        return sum(
-            (np.bincount(tokens, minlength=vocab_size) for tokens in self._chunks_of_tokens()),
-            np.zeros(vocab_size, np.int64),
-        )
+        return np.bincount(self.token_ids(), minlength=vocab_size)
 
     def token_ids(self) -> np.ndarray:
-        """``(num_tokens,)`` int64, of all sentences, end to end."""
-        return np.concatenate(list(self._chunks_of_tokens()))
+        """``(num_tokens,)`` int64, of all sentences, end to end; rows that are not kept have none."""
+        return pyarrow.compute.list_flatten(self.rows.data.column("input_ids")).to_numpy()
 
     def are_unit_begins(self) -> np.ndarray:
         """``(num_tokens,)`` bool, whether each token begins a unit of the text, sentences end to end."""
@@ -191,10 +184,6 @@ class Corpus:
         found[starts[lengths > 0]] = True
         found[np.repeat(starts, numbers) + pyarrow.compute.list_flatten(begins).to_numpy()] = True
         return found
-
-    def _chunks_of_tokens(self) -> Iterator[np.ndarray]:
-        for chunk in self.rows.data.column("input_ids").chunks:  # rows that are not kept have no tokens
-            yield chunk.flatten().to_numpy()
 
     def digest(self) -> str:
         """A hash of everything that a run reads of its sentences, in their order; about a second per 40M tokens."""

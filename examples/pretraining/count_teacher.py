@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import safetensors.numpy
 import torch
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
 from modeling_fast_r2d2.text_files import write_aside
@@ -34,20 +34,26 @@ class UnitCounts:
     begins: np.ndarray
     ends: np.ndarray
 
-    def save(self, folder: Path) -> None:
-        """Write the file whole or not at all."""
-        write_aside(folder / COUNTS_FILE, lambda path: save_file(vars(self), path))
 
-    @classmethod
-    def load(cls, folder: Path) -> "UnitCounts | None":
-        """Read the file of `save`; None if there is none. Raises ValueError if it is damaged."""
-        return load_counts(cls, folder / COUNTS_FILE, load_file)
+def read_or_make(
+    kind: Callable[..., Kind], path: Path, make: Callable[[], Kind], is_main: bool, form=safetensors.numpy
+) -> Kind:
+    """What a run's folder keeps of its text; or what is made now, which the main process saves.
 
+    Args:
+        kind: a dataclass of arrays or tensors.
+        form: the module of safetensors for these.
 
-def load_counts(kind: Callable[..., Kind], path: Path, load_file: Callable[[Path], dict]) -> Kind | None:
-    """What a run's folder keeps of its text; None if the file is not there. Raises ValueError if it is damaged."""
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    if not path.exists():
+        made = make()
+        if is_main:
+            write_aside(path, lambda aside: form.save_file(vars(made), aside))
+        return made
     try:
-        return kind(**load_file(path)) if path.exists() else None
+        return kind(**form.load_file(path))
     except (SafetensorError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it, and the text is counted again") from error
 

@@ -7,16 +7,11 @@ et al., 2017, "A simple but tough-to-beat baseline for sentence embeddings"). Ra
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
-
-from modeling_fast_r2d2.text_files import write_aside
-from pretraining.count_teacher import load_counts
 
 VECTORS_FILE = "count_vectors.safetensors"
 WINDOW = 5  # tokens to either side
@@ -61,15 +56,6 @@ class CountVectors:
 
     def to(self, device: torch.device | str) -> "CountVectors":
         return CountVectors(**{name: tensor.to(device) for name, tensor in vars(self).items()})
-
-    def save(self, folder: Path) -> None:
-        """Write the file whole or not at all."""
-        write_aside(folder / VECTORS_FILE, lambda path: save_file(vars(self), path))
-
-    @classmethod
-    def load(cls, folder: Path) -> "CountVectors | None":
-        """Read the file of `save`; None if there is none. Raises ValueError if it is damaged."""
-        return load_counts(cls, folder / VECTORS_FILE, load_file)
 
 
 def count_vectors(token_ids: np.ndarray, lengths: np.ndarray, vocab_size: int, features: int) -> CountVectors:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 from accelerate import Accelerator
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -25,8 +26,8 @@ from pretraining.corpus import (
     tokenize,
     tokenize_corpus,
 )
-from pretraining.count_teacher import UnitCounts, count_units
-from pretraining.count_vectors import CountVectors, count_vectors
+from pretraining.count_teacher import COUNTS_FILE, UnitCounts, count_units, read_or_make
+from pretraining.count_vectors import VECTORS_FILE, CountVectors, count_vectors
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import final_config, make_model, make_tokenizer, size_of_count_vectors
 from pretraining.options import DataOptions, Options
@@ -129,9 +130,8 @@ def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]],
         if is_new:
             make_model(tokenizer, options.model)  # wrong options must show before a folder is made
             make_run_folder(folder, settings, tokenizer)
-        needs_counts = data.treebank or options.needs_counts
         counts = None
-        if needs_counts:
+        if data.treebank or options.uses("needs_counts"):
             counts = read_counts(folder, corpus, texts, tokenizer, data, accelerator.is_main_process)
         vectors = read_count_vectors(folder, corpus, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
@@ -202,15 +202,14 @@ def read_counts(
     is_main: bool,
 ) -> UnitCounts:
     """The counts in the run's folder, or new ones, which the main process saves; of a stream, only of its beginning."""
-    counts = UnitCounts.load(folder) if folder.exists() else None
-    if counts is None:
-        if corpus is None:
-            beginning = Dataset.from_list(list(itertools.islice(texts, data.shuffle_buffer)))
-            corpus = tokenize_corpus(beginning, tokenizer, data)
-        counts = count_units(corpus, len(tokenizer))
-        if is_main:
-            counts.save(folder)
-    return counts
+
+    def make() -> UnitCounts:
+        if corpus is not None:
+            return count_units(corpus, len(tokenizer))
+        beginning = Dataset.from_list(list(itertools.islice(texts, data.shuffle_buffer)))
+        return count_units(tokenize_corpus(beginning, tokenizer, data), len(tokenizer))
+
+    return read_or_make(UnitCounts, folder / COUNTS_FILE, make, is_main)
 
 
 def read_count_vectors(
@@ -219,14 +218,13 @@ def read_count_vectors(
     """The vectors in the run's folder, or new ones, which the main process saves; None if nothing needs them."""
     if corpus is None or not options.needs_count_vectors:
         return None
-    vectors = CountVectors.load(folder)
-    if vectors is None:
-        config = final_config(options.model, tokenizer)
-        features = size_of_count_vectors(options.model, config)
-        vectors = count_vectors(corpus.token_ids(), corpus.lengths, config.vocab_size, features)
-        if is_main:
-            vectors.save(folder)
-    return vectors
+    config = final_config(options.model, tokenizer)
+    features = size_of_count_vectors(options.model, config)
+
+    def make() -> CountVectors:
+        return count_vectors(corpus.token_ids(), corpus.lengths, config.vocab_size, features)
+
+    return read_or_make(CountVectors, folder / VECTORS_FILE, make, is_main, safetensors.torch)
 
 
 def fitting(

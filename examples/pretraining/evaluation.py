@@ -12,19 +12,22 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining
-from modeling_fast_r2d2.embedding import batches_by_length, evaluation
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from modeling_fast_r2d2.embedding import evaluation, in_batches
 from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, from_spans, read_treebank, score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from pretraining.batches import Limits, cut
 from pretraining.count_teacher import CountTeacher
 from pretraining.options import Options
-from pretraining.stopping import Interrupted, never, raise_if_stopped
+from pretraining.stopping import pass_on, stopping_together
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
-from tokenization_fast_r2d2.words import tokenize_all_words
+from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
+from tokenization_fast_r2d2.trees import Span
 
 LABELS = ("NP", "VP", "PP", "SBAR")
 CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with
@@ -50,23 +53,22 @@ class Evaluation:
             sizes = options.data.treebank_sentences, training.per_device_train_batch_tokens
             self.scorer = TreebankScorer(data.gold, model, data.tokenizer, teacher, *sizes)
 
-    def __call__(self, step: int, is_stopping: Callable[[], bool] = never) -> dict[str, float]:
+    def __call__(self, step: int, check: Callable[..., object] = pass_on) -> dict[str, float]:
         """Compute the figures by name, on every process; append drawn trees to the file ``drawings``.
 
         Args:
-            is_stopping: whether this process is to end; asked between batches.
+            check: called between batches; raises `Interrupted` if this process is to end.
 
         Raises:
-            Interrupted: on all processes, if one of them is stopping.
+            Interrupted: on all processes, if it is raised on one of them.
         """
         figures = {}
         if self.validation:
             given = self.validation, DataCollatorForFastR2D2(self.tokenizer), self.limits
-            figures = validation_losses(self.accelerator, self.model, *given, is_stopping)
+            figures = validation_losses(self.accelerator, self.model, *given, check)
         if self.scorer:
-            with contextlib.suppress(Interrupted):  # raised by this process alone; the next line tells the others
-                figures |= self.scorer(is_stopping)
-            raise_if_stopped(self.accelerator, is_stopping)
+            with stopping_together(self.accelerator):
+                figures |= self.scorer(check)
         if self.to_draw and self.accelerator.is_main_process:
             with open(self.drawings, "a", encoding="utf-8") as file:
                 file.write(f"== step {step}\n\n{draw_trees(self.model, self.tokenizer, self.to_draw)}\n\n")
@@ -79,30 +81,28 @@ def validation_losses(
     features: list[dict],
     collate: Callable,
     limits: Limits,
-    is_stopping: Callable[[], bool] = never,
+    check: Callable[..., object] = pass_on,
 ) -> dict[str, float]:
     """Language-model loss and tree loss in nats per token, without noise and dropout.
 
     Args:
         model: not wrapped for data-parallel training. Each process takes its share of the batches.
-        is_stopping: asked before each batch.
+        check: called before each batch, as by `Evaluation`.
 
     Raises:
-        Interrupted: if a process is stopping.
+        Interrupted: on all processes, if it is raised on one of them.
     """
     lengths = np.array([len(feature["input_ids"]) for feature in features])
     parts = cut(np.argsort(lengths, kind="stable"), lengths, limits)
     sums = torch.zeros(4, device=accelerator.device)
-    with evaluation(model):
+    with stopping_together(accelerator), evaluation(model):
         for part in parts[accelerator.process_index :: accelerator.num_processes]:
-            if is_stopping():
-                break
+            check()
             batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
             with accelerator.autocast():
                 output, tokens = model(**batch), int(batch["attention_mask"].sum())
             lm_sum, tree_sum = output.lm_loss * tokens, output.tree_loss * len(part)
             sums += torch.stack([lm_sum, tree_sum, lm_sum.new_tensor(tokens), lm_sum.new_tensor(len(part))])
-    raise_if_stopped(accelerator, is_stopping)
     lm_sum, tree_sum, tokens, sentences = accelerator.reduce(sums, "sum").tolist()
     return {"validation_lm_loss": lm_sum / tokens, "validation_tree_loss": tree_sum / sentences}
 
@@ -135,11 +135,12 @@ def draw_trees(model, tokenizer: PreTrainedTokenizerBase, sentences: list[str]) 
 
 
 class TreebankScorer:
-    """Scores the parser's trees on a treebank and, on some of its sentences, the encoder's own trees.
+    """Scores the parser's trees on a treebank and, on some of its sentences, the best trees of the encoder's charts.
 
     Args:
+        teacher: gives the scores by counts; with None, charts are pruned at random only.
         num_sentences: sentences for the encoder's trees, taken at equal distances; None takes all.
-        batch_tokens: as for `EncoderTrees`.
+        batch_tokens: largest number of tokens per batch of these, padding included.
     """
 
     def __init__(
@@ -152,76 +153,46 @@ class TreebankScorer:
         batch_tokens: int = 1536,
     ):
         self.gold, self.parser = gold, TreeParser(model, tokenizer)
+        self.teacher, self.batch_tokens = teacher, batch_tokens
         number = min(num_sentences or len(gold), len(gold))
-        some = [gold[place * len(gold) // number] for place in range(number)]
-        self.encoder = EncoderTrees(some, model, tokenizer, teacher, batch_tokens)
+        self.some = [gold[place * len(gold) // number] for place in range(number)]
+        self.read = sentences_to_parse(tokenizer, [tree.words for tree in self.some], is_split_into_words=True)
 
-    def __call__(self, is_stopping: Callable[[], bool] = never) -> dict[str, float]:
+    def __call__(self, check: Callable[..., object] = pass_on) -> dict[str, float]:
         """Figures of `tree_figures`. The encoder's have the suffixes ``_counts`` and ``_random``.
 
-        Raises:
-            Interrupted: if the process is stopping, which it is asked between batches.
+        Args:
+            check: called between batches; it may raise.
         """
-
-        def check(*_) -> None:
-            if is_stopping():
-                raise Interrupted
-
         figures = tree_figures(model_trees(self.parser, self.gold, progress=check), self.gold)
-        for name in self.encoder.names:
-            of_encoder = tree_figures(self.encoder(name, check), self.encoder.gold)
+        for name in ["counts", "random"] if self.teacher else ["random"]:
+            of_encoder = tree_figures(self.encoder_trees(name, check), self.some)
             figures |= {f"{figure}_{name}": value for figure, value in of_encoder.items()}
         return figures
 
+    def encoder_trees(self, name: str, check: Callable[..., object] = pass_on) -> list[LabelledTree]:
+        """The trees over words on charts that are pruned by ``"counts"`` or at ``"random"``."""
+        model = self.parser.model
 
-class EncoderTrees:
-    """The best trees of the encoder's charts.
+        def run(sentences: list[ReadSentence]) -> list[tuple[Span, ...]]:
+            check()
+            batch = send_to_device(pad_batch(sentences), model.device)
+            del batch["split_signs"]
+            scores = self.teacher(batch["input_ids"]) if name == "counts" else by_chance(sentences).to(model.device)
+            spans = model.base_model(**batch, split_scores=scores, encoding="chart").spans.cpu()
+            return [sentence.word_tree(row).spans for sentence, row in zip(sentences, spans, strict=True)]
 
-    Args:
-        gold: trees with the sentences that are encoded.
-        teacher: gives the scores by counts; with None, charts are pruned at random only.
-        batch_tokens: largest number of tokens per batch, padding included.
+        with window_of(model, CHART_WINDOW_SIZE):
+            found = in_batches(model, self.read, run, batch_tokens=self.batch_tokens)
+        return [from_spans(tree.words, spans, tree.place) for tree, spans in zip(self.some, found, strict=True)]
 
-    Attributes:
-        names: of the scores that prune the charts.
-    """
 
-    def __init__(self, gold: list[LabelledTree], model, tokenizer: PreTrainedTokenizerBase,
-                 teacher: CountTeacher | None, batch_tokens: int):  # fmt: skip
-        self.gold, self.model, self.teacher = gold, model, teacher
-        self.names = ["counts", "random"] if teacher else ["random"]
-        self.collate = DataCollatorForFastR2D2(tokenizer)
-        encoded = tokenize_all_words(tokenizer, [tree.words for tree in gold])
-        self.word_ids, lengths = encoded["word_ids"], [len(ids) for ids in encoded["input_ids"]]
-        self.features = [{name: encoded[name][row] for name in ("input_ids", "atom_spans")} for row in range(len(gold))]
-        chance = torch.Generator().manual_seed(0)
-        self.by_chance = [torch.rand(length - 1, generator=chance) for length in lengths]
-        self.batches = list(batches_by_length(lengths, batch_tokens=batch_tokens))
-
-    def __call__(self, name: str, check: Callable[[], object] = never) -> list[LabelledTree]:
-        """The trees over words on charts pruned by these scores, in the treebank's order.
-
-        Args:
-            check: called before each batch.
-        """
-        trees: dict[int, LabelledTree] = {}
-        with evaluation(self.model), window_of(self.model, CHART_WINDOW_SIZE):
-            for rows in self.batches:
-                check()
-                inputs = send_to_device(self.collate([self.features[row] for row in rows]), self.model.device)
-                if name == "counts":
-                    scores = self.teacher(inputs["input_ids"])
-                else:
-                    scores = torch.nn.utils.rnn.pad_sequence([self.by_chance[row] for row in rows], batch_first=True)
-                scores = scores.to(self.model.device)
-                spans = self.model.base_model(**inputs, split_scores=scores, encoding="chart").spans.cpu()
-                trees |= {row: self._over_words(row, found) for row, found in zip(rows, spans, strict=True)}
-        return [trees[row] for row in range(len(self.gold))]
-
-    def _over_words(self, row: int, spans: torch.Tensor) -> LabelledTree:
-        word_ids, gold = self.word_ids[row], self.gold[row]
-        tree = BinaryTree.from_spans(spans[: len(word_ids) - 1]).to_words(word_ids)
-        return from_spans(gold.words, tree.spans, gold.place)
+def by_chance(sentences: list[ReadSentence]) -> Tensor:
+    """Split scores that are random, but the same whenever a sentence comes, ``(batch, seq_len - 1)``."""
+    chance, seeds = torch.Generator(), [sum(sentence.input_ids) for sentence in sentences]
+    pairs = zip(sentences, seeds, strict=True)
+    rows = [torch.rand(len(read.input_ids) - 1, generator=chance.manual_seed(seed)) for read, seed in pairs]
+    return pad_sequence(rows, batch_first=True)
 
 
 @contextlib.contextmanager

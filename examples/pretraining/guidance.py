@@ -111,10 +111,9 @@ class Guide:
         """``(batch, seq_len - 1)`` float32 scores of the teacher, the snapshot or the parser."""
         if name == "counts":
             return self.teacher(batch["input_ids"])
-        if name == "snapshot":
-            return self.snapshot(batch["input_ids"], batch["attention_mask"].sum(1).cpu()).float()
-        with evaluation(self.model):
-            return self.model.parse(**batch).split_scores.float()
+        parser = self.snapshot if name == "snapshot" else self.model.base_model.parser
+        with evaluation(parser):
+            return parser(batch["input_ids"], batch["attention_mask"].sum(1).cpu()).float()
 
 
 def _scorer_without_counts(settings: Settings) -> str | None:

@@ -128,7 +128,7 @@ def evaluate_if_due(run: Run, stop: StopSignal) -> None:
     step = run.progress.step
     is_due = run.is_over or (step > 0 and step % run.options.output.eval_steps == 0)
     if is_due and not any(figures["step"] == step for figures in run.progress.evaluations):
-        record(run, run.evaluate(step, lambda: stop.was_received))
+        record(run, run.evaluate(step, stop.check))
         run.saved_step = None
 
 

@@ -19,14 +19,6 @@ from pretraining.recipe import Settings, Stage, ends_of
 from pretraining.vector_losses import MeaningLoss, MemoryLoss, SimilarityLoss, TopicLoss
 
 
-def language_model_loss(of: EncodedBatch) -> Tensor:
-    return of.model.lm_loss(of.batch, of.chart, of.encoded)
-
-
-def tree_loss(of: EncodedBatch) -> Tensor:
-    return of.model.tree_loss(of.batch, of.chart, of.encoded)
-
-
 def choice_loss(of: EncodedBatch) -> Tensor:
     """Cross entropy of the encoder's choice in each cell and that of ``choice_scores``."""
     scores = read_split_scores(of.guidance.choice_scores, of.batch.sentences)
@@ -62,8 +54,14 @@ class Loss:
 
 
 LOSSES = [
-    Loss("lm", language_model_loss, "tokens", "lm_weight", needs_chart=False),
-    Loss("tree", tree_loss, "sentences", "tree_weight", is_always_shown=True),
+    Loss("lm", lambda of: of.model.lm_loss(of.batch, of.chart, of.encoded), "tokens", "lm_weight", needs_chart=False),
+    Loss(
+        "tree",
+        lambda of: of.model.tree_loss(of.batch, of.chart, of.encoded),
+        "sentences",
+        "tree_weight",
+        is_always_shown=True,
+    ),
     Loss("choice", choice_loss, "tokens", "choice_loss"),
     Loss("meaning", MeaningLoss, "constituents", "meaning_weight", needs_chart=False),
     Loss("topic", TopicLoss, "sentences", "topic_weight", needs_chart=False),

@@ -226,7 +226,7 @@ class Options:
                              "chart_scores: grammar")  # fmt: skip
 
     def _check_vector_losses(self) -> None:
-        if any(settings.memory_weight for settings in ends_of(self.stages)) and not self.model.model:
+        if self.uses("memory_weight") and not self.model.model:
             raise ValueError("memory_weight keeps what a given model knows; give one as --model")
         if self.needs_count_vectors and self.data.streaming:
             raise ValueError("count vectors need the whole corpus; leave --streaming out")
@@ -234,13 +234,11 @@ class Options:
     @property
     def needs_count_vectors(self) -> bool:
         """Whether embeddings or a stage need vectors from counts of the text."""
-        asked = any(settings.needs_count_vectors for settings in ends_of(self.stages))
-        return asked or self.model.initial_embeddings == "counts"
+        return self.uses("needs_count_vectors") or self.model.initial_embeddings == "counts"
 
-    @property
-    def needs_counts(self) -> bool:
-        """Whether a stage learns from counts of the text."""
-        return any(settings.needs_counts for settings in ends_of(self.stages))
+    def uses(self, *names: str) -> bool:
+        """Whether some of these `Settings` are not zero or false at the beginning or the end of a stage."""
+        return any(getattr(settings, name) for settings in ends_of(self.stages) for name in names)
 
     def that_decide_weights(self) -> dict:
         """The options that decide a run's weights, by name, as JSON can hold them; they stay while a run lasts."""
@@ -253,7 +251,7 @@ class Options:
         else:
             data = {name: value for name, value in data.items() if name not in only_watch}
         chosen["stages"] = self._plain_stages()
-        if self.needs_counts or any(settings.skew or settings.pairs_bonus for settings in ends_of(self.stages)):
+        if self.uses("needs_counts", "skew", "pairs_bonus"):
             chosen["counts_skew"] = self.data.counts_skew
         training = asdict(self.training)
         del training["recipe"]  # the file may move; its contents are above

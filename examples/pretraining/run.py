@@ -21,7 +21,7 @@ from pretraining.losses import LOSSES, Objective
 from pretraining.models import begin_with_counts, begin_with_frequencies, load_given_model, make_model
 from pretraining.optimisation import make_optimizer, make_schedule
 from pretraining.options import Options
-from pretraining.recipe import Plan, Settings, ends_of
+from pretraining.recipe import Plan, Settings
 from pretraining.report import Display
 
 WORKERS_FOR_A_GPU = 2
@@ -128,7 +128,7 @@ class Run:
 
         skew = float(options.data.counts_skew)
         teacher = CountTeacher(data.counts, skew, accelerator.device) if data.counts else None
-        if self.model.model.pooler is not None and not any(s.needs_count_vectors for s in ends_of(options.stages)):
+        if self.model.model.pooler is not None and not options.uses("needs_count_vectors"):
             self.model.model.pooler.requires_grad_(False)  # no loss reads it, and processes would wait for its gradient
         self.guide = make_guide(options, accelerator, data, self.model, teacher)
         objective = Objective(self.model, self.guide, options.stages)
@@ -166,7 +166,7 @@ class Run:
 
 def make_guide(options: Options, accelerator: Accelerator, data: Data, model, teacher: CountTeacher | None) -> Guide:
     vectors, given = data.count_vectors, None
-    if any(settings.memory_weight for settings in ends_of(options.stages)):
+    if options.uses("memory_weight"):
         given = load_given_model(replace(options.model, config_overrides=None))
         given = given.eval().requires_grad_(False).to(accelerator.device)
     skew = float(options.data.counts_skew)

@@ -1,14 +1,15 @@
 """Stopping by SIGTERM or Ctrl-C: the run saves a checkpoint and ends; a second Ctrl-C ends it at once."""
 
+import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import torch
 from accelerate import Accelerator
 
 
 class Interrupted(Exception):
-    """An evaluation was left between two batches, by all processes together."""
+    """An evaluation was left between two batches."""
 
 
 class StopSignal:
@@ -27,15 +28,25 @@ class StopSignal:
         if number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
 
+    def check(self, *_) -> None:
+        """Raise `Interrupted` if the signal was received."""
+        if self.was_received:
+            raise Interrupted
 
-def never() -> bool:
-    """For what nothing stops."""
-    return False
+
+def pass_on(*_) -> None:
+    """The check of what nothing stops."""
 
 
-def raise_if_stopped(accelerator: Accelerator, is_stopping: Callable[[], bool]) -> None:
-    """Raise `Interrupted` on all processes if one of them is stopping. All processes must call this together."""
-    flag = torch.tensor(float(is_stopping()), device=accelerator.device)
+@contextlib.contextmanager
+def stopping_together(accelerator: Accelerator) -> Iterator[None]:
+    """What one process leaves by `Interrupted`, all leave so at its end. All processes must enter this together."""
+    is_stopping = False
+    try:
+        yield
+    except Interrupted:
+        is_stopping = True
+    flag = torch.tensor(float(is_stopping), device=accelerator.device)
     if accelerator.reduce(flag, "sum").item():
         raise Interrupted
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretraining.corpus import tokenize_corpus
-from pretraining.count_teacher import CountTeacher, UnitCounts, count_units
+from pretraining.count_teacher import CountTeacher, UnitCounts, count_units, read_or_make
 from pretraining.data import read_counts
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import train_tokenizer
@@ -112,10 +112,11 @@ def test_of_a_stream_the_beginning_is_counted(tokenizer, tmp_path):
 
 
 def test_counts_are_read_as_they_were_saved(tmp_path):
-    assert UnitCounts.load(tmp_path) is None
     counts = UnitCounts(np.arange(3), np.ones(3, np.int64), np.zeros(3, np.int64))
-    counts.save(tmp_path)
-    found = UnitCounts.load(tmp_path)
+    path = tmp_path / "unit_counts.safetensors"
+    for is_main in (False, True):
+        assert not path.exists() and read_or_make(UnitCounts, path, lambda: counts, is_main) is counts
+    found = read_or_make(UnitCounts, path, pytest.fail, True)
     assert all(map(np.array_equal, vars(found).values(), vars(counts).values()))
     assert [path.name for path in tmp_path.iterdir()] == ["unit_counts.safetensors"]
 
@@ -123,4 +124,4 @@ def test_counts_are_read_as_they_were_saved(tmp_path):
 def test_damaged_counts_are_named(tmp_path):
     (tmp_path / "unit_counts.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(ValueError, match="unit_counts.safetensors is damaged .* the text is counted again"):
-        UnitCounts.load(tmp_path)
+        read_or_make(UnitCounts, tmp_path / "unit_counts.safetensors", pytest.fail, True)

@@ -13,7 +13,6 @@ from pretraining.batches import Limits
 from pretraining.count_teacher import CountTeacher, UnitCounts
 from pretraining.data import unigram_losses
 from pretraining.evaluation import (
-    EncoderTrees,
     TreebankScorer,
     chain_warnings,
     draw_trees,
@@ -102,7 +101,7 @@ def test_gold_trees_are_taken_by_half_and_have_two_words(tmp_path):
 
 
 def test_the_encoders_trees_are_the_best_of_charts_of_window_4(model, tokenizer, teacher, gold):
-    found = EncoderTrees(gold, model, tokenizer, teacher, batch_tokens=60)("counts")
+    found = TreebankScorer(gold, model, tokenizer, teacher, batch_tokens=60).encoder_trees("counts")
     assert model.training and model.config.window_size == 2
     four = FastR2D2ForPreTraining(FastR2D2Config.from_dict(model.config.to_dict() | {"window_size": 4})).eval()
     four.load_state_dict(model.state_dict())
@@ -117,15 +116,16 @@ def test_the_encoders_trees_are_the_best_of_charts_of_window_4(model, tokenizer,
 
 def test_random_charts_are_the_same_each_time_and_however_they_are_batched(model, tokenizer, gold):
     before = torch.get_rng_state()
-    one, other = (EncoderTrees(gold, model, tokenizer, None, tokens) for tokens in (30, 300))
-    assert one.names == ["random"] and one("random") == one("random") == other("random")
+    scorers = [TreebankScorer(gold, model, tokenizer, batch_tokens=tokens) for tokens in (30, 300)]
+    first, again, other = (scorer.encoder_trees("random") for scorer in (scorers[0], *scorers))
+    assert first == again == other and not any("counts" in name for name in scorers[0]())
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_some_sentences_are_taken_evenly(model, tokenizer, teacher, gold):
     for number, expected in ((5, gold[::4]), (3, [gold[0], gold[6], gold[13]]), (20, gold), (500, gold), (None, gold)):
         scorer = TreebankScorer(gold, model, tokenizer, teacher, number)
-        assert scorer.encoder.gold == expected
+        assert scorer.some == expected
     assert {"f1", "f1_counts", "f1_random", "right_share_counts"} <= scorer().keys()
 
 

@@ -57,7 +57,8 @@ def test_settings_become_guidance(guided, teacher, tiny_model):
 
 def test_the_share_of_counts_is_a_share_of_the_sentences(teacher, tiny_model):
     ids = torch.ones(4000, 2, dtype=torch.long)
-    batch, guide = {"input_ids": ids, "split_signs": torch.zeros(4000, 1, dtype=torch.bool)}, Guide(teacher, tiny_model)
+    signs, guide = torch.zeros(4000, 1, dtype=torch.bool), Guide(teacher, tiny_model)
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "split_signs": signs}
     for share in (0.3, 1.0):
         rows = asked(guide, Settings("mixed", counts_share=share), batch)["chart_scores"] == teacher(ids)
         assert rows.float().mean() == pytest.approx(share, abs=0.03)

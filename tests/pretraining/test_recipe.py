@@ -152,7 +152,7 @@ def test_the_recipe_for_vectors_leaves_the_parser_alone():
     steps = [plan.at(step) for step in range(plan.num_steps)]
     assert all(settings.parser_learning_rate == 0 and settings.memory_weight > 0 for settings in steps)
     assert [stage.values.get("encoding", "chart") for stage in plan.stages] == ["forced", "forced", "chart"]
-    assert options.needs_count_vectors and not options.needs_counts and not options.data.keep_punctuation
+    assert options.needs_count_vectors and not options.uses("needs_counts") and not options.data.keep_punctuation
 
 
 @pytest.mark.parametrize("name", ["paper", "english", "any_language", "chinese"])
@@ -160,7 +160,7 @@ def test_the_recipes_of_the_examples_are_good(name):
     given = ["--recipe", str(RECIPES / f"{name}.yaml"), "--corpus", "mine.txt", "--output_dir", "out", "--seed", "3"]
     options = parse_options(given)
     assert options.data.corpus == ["mine.txt"] and options.training.seed == 3  # the command line has the last word
-    assert options.needs_counts == (name != "paper") and options.training.parser_learning_rate == 1e-2
+    assert options.uses("needs_counts") == (name != "paper") and options.training.parser_learning_rate == 1e-2
     if name == "paper":
         assert options.stages == () and (options.model.size, options.training.num_train_epochs) == ("base", 60)
     else:
