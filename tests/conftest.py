@@ -88,6 +88,15 @@ def model() -> FastR2D2ForPreTraining:
 
 
 @pytest.fixture
+def new_memory_is_poisoned() -> Iterator[None]:
+    """`torch.empty` gives NaN, so that a value that nothing wrote is seen."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.empty(1).isnan()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
 def hub() -> Iterator[Hub]:
     hub = Hub()
     yield hub

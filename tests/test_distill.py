@@ -85,17 +85,15 @@ def test_posteriors_are_averaged(tokenizer):
     assert consensus(teachers, [2.5, 1.0, 1.0], [sentence], [0]) == [[(0, 2), (1, 2)]]
 
 
-@pytest.mark.parametrize("weights, message", [([1.0], "one number per teacher, 2"), ([1.0, 0.0], "above 0"),
-                                              ([1.0, float("nan")], "above 0")])  # fmt: skip
-def test_weights_are_checked_at_the_door(weights, message):
-    with pytest.raises(ValueError, match=message):
-        DistillationOptions(["one", "two"], "one", ["text.txt"], weights)
-
-
-def test_every_teacher_has_a_method():
+@pytest.mark.parametrize("given, message", [
+    ({"weights": [1.0]}, "one number per teacher, 2"), ({"weights": [1.0, 0.0]}, "above 0"),
+    ({"weights": [1.0, float("nan")]}, "above 0"),
+    ({"methods": ["chart"]}, "--methods must have one method per teacher, 2, got .'chart'."),
+])  # fmt: skip
+def test_every_teacher_has_a_weight_and_a_method(given, message):
     assert DistillationOptions(["one", "two"], "one", ["text.txt"]).methods == ["parser", "parser"]
-    with pytest.raises(ValueError, match="--methods must have one method per teacher, 2, got .'chart'."):
-        DistillationOptions(["one", "two"], "one", ["text.txt"], methods=["chart"])
+    with pytest.raises(ValueError, match=message):
+        DistillationOptions(["one", "two"], "one", ["text.txt"], **given)
 
 
 def test_only_the_parser_may_be_another():

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from modeling_fast_r2d2 import (
-    FastR2D2Config,
     FastR2D2ForPairClassification,
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
@@ -55,11 +54,3 @@ def test_classifiers_and_last_hidden_state_keep_the_nodes_vectors(folder, head, 
         batch["token_type_ids"] = batch["attention_mask"].clone()
         batch["token_type_ids"][:, 0] = 0
     torch.testing.assert_close(pooled(**batch).logits, plain(**batch).logits)
-
-
-def test_models_without_a_pooler_give_the_nodes_vectors():
-    model = FastR2D2Model.from_pretrained(bundled_checkpoint())
-    nodes = torch.randn(3, 64)
-    assert model.pooler is None and model.pool(nodes) is nodes
-    with pytest.raises(ValueError, match="pooler must be True or False, got 'yes'"):
-        FastR2D2Config(pooler="yes")

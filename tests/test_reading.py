@@ -66,15 +66,6 @@ def test_a_sentence_of_marks_alone_keeps_them(tokenizer, text, is_split):
     assert aside == kept and aside.marks == []
 
 
-@given(st.text("ab1 ,.'\"-()他，%"))
-def test_nothing_of_a_text_is_lost(tokenizer, text):
-    for aside in (False, True):
-        [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=aside)
-        leaves = "".join(read.leaves).replace(" ", "")
-        assert leaves == (text.replace(" ", "") or tokenizer.unk_token)
-        assert sorted(set(read.word_ids)) == list(range(len(read.words))) and len(read.input_ids) == len(read.word_ids)
-
-
 def spans_by(scores) -> list[tuple[int, int]]:
     """The tree's spans, by splitting every span at its highest score, which must be the only one."""
     spans = [(0, 0)] * len(scores)

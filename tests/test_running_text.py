@@ -64,8 +64,10 @@ def test_constituents_lie_over_the_text(model, tokenizer, pieces):
 
 
 @given(st.text("ab1 ,.'\"-()他，%\n"), st.booleans())
-def test_offsets_give_back_the_leaves(tokenizer, text, aside):
+def test_offsets_give_back_the_leaves_and_nothing_is_lost(tokenizer, text, aside):
     [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=aside)
+    assert "".join(read.leaves).replace(" ", "") == ("".join(text.split()) or tokenizer.unk_token)
+    assert sorted(set(read.word_ids)) == list(range(len(read.words))) and len(read.input_ids) == len(read.word_ids)
     if text.strip():
         assert [text[start:end] for start, end in read.offsets] == read.leaves
     words = text.split()

@@ -71,17 +71,9 @@ def test_tied_weights_are_stored_once_and_stay_tied(tiny_model, tmp_path):
     assert model.lm_head.decoder.weight is model.model.embeddings.weight
 
 
-@pytest.fixture
-def memory_of_nan():
-    """What torch allocates and nobody fills is NaN."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
 @pytest.mark.parametrize("change", [{"tie_word_embeddings": False}, {"pooler": True}, {"parser_type": "transformer"}])
 @pytest.mark.parametrize("model_class", [FastR2D2ForPreTraining, FastR2D2ForSequenceClassification])
-def test_weights_that_no_file_has_are_initialized(tiny_model, tmp_path, memory_of_nan, model_class, change):
+def test_weights_that_no_file_has_are_initialized(tiny_model, tmp_path, new_memory_is_poisoned, model_class, change):
     tiny_model.save_pretrained(tmp_path)
     loaded = model_class.from_pretrained(tmp_path, **change)
     assert all(0 < weight.abs().max() < 10 for name, weight in loaded.named_parameters() if "bias" not in name)

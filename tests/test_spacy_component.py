@@ -18,21 +18,21 @@ from modeling_fast_r2d2.parsing.pretokenized import parse_tokens
 from modeling_fast_r2d2.parsing.spacy import FastR2D2Component, set_extensions
 
 TEXTS = [
-    "The old man bought a new car. Dogs bark.",
-    "",
-    "I don't know (yet).  \n\n He left   early, it seems!",
-    "Yes",
-    " \n ",
-    "It costs 5km of \x00 soft\xadware? 日本 ☃.",
-]
+    "The old man bought a new car. Dogs bark.", "", "I don't know (yet).  \n\n He left   early, it seems!", "Yes",
+    " \n ", "It costs 5km of \x00 soft\xadware? 日本 ☃.",
+]  # fmt: skip
+
+
+def english(**config) -> spacy.Language:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("fast_r2d2", config=config)
+    return nlp
 
 
 @pytest.fixture
 def nlp():
-    nlp = spacy.blank("en")
-    nlp.add_pipe("sentencizer")
-    nlp.add_pipe("fast_r2d2", config={"checkpoint": bundled_checkpoint()})
-    return nlp
+    return english(checkpoint=bundled_checkpoint())
 
 
 @pytest.fixture
@@ -134,9 +134,7 @@ def test_trees_survive_saving_and_joining(nlp):
 
 
 def test_pipelines_are_saved_with_their_configuration(nlp, tmp_path):
-    chart = spacy.blank("en")
-    chart.add_pipe("sentencizer")
-    chart.add_pipe("fast_r2d2", config={"checkpoint": bundled_checkpoint(), "method": "chart"})
+    chart = english(checkpoint=bundled_checkpoint(), method="chart")
     for pipeline, method in ((nlp, "parser"), (chart, "chart")):
         pipeline.to_disk(tmp_path / method)
         loaded = spacy.load(tmp_path / method)
@@ -172,7 +170,7 @@ def test_documents_that_cannot_be_parsed_or_are_not_are_refused(nlp):
     with pytest.raises(ValueError, match="other tokens now than when it was parsed; parse it again"):
         doc[0]._.parent  # noqa: B018
     with pytest.raises(ValueError, match="method must be one of parser, chart"):
-        spacy.blank("en").add_pipe("fast_r2d2", config={"checkpoint": bundled_checkpoint(), "method": "other"})
+        english(checkpoint=bundled_checkpoint(), method="other")
 
 
 def test_attributes_of_another_package_are_not_replaced():
@@ -190,9 +188,7 @@ def test_the_package_needs_no_spacy():
         "import modeling_fast_r2d2.parsing.nltk\n"
         "try:\n    import modeling_fast_r2d2.parsing.spacy\nexcept ImportError as error:\n    print(error)"
     )
-    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "the spaCy component needs spaCy: pip install 'fast-r2d2[spacy]'\n"
+    assert in_a_fresh_process(script) == "the spaCy component needs spaCy: pip install 'fast-r2d2[spacy]'"
 
 
 def test_whitespace_alone_has_no_constituents(nlp):
@@ -225,9 +221,7 @@ def test_a_used_pipeline_takes_another_model_from_disk(nlp, tmp_path):
 
 
 def test_vectors_are_those_of_the_parsers_trees():
-    nlp = spacy.blank("en")
-    nlp.add_pipe("sentencizer")
-    nlp.add_pipe("fast_r2d2", config={"vectors": True, "checkpoint": "fast-r2d2-tiny"})
+    nlp = english(vectors=True, checkpoint="fast-r2d2-tiny")
     text = "The unbelievably old man bought Schwarzenegger's new car. Dogs bark."
     encoded = []
     nlp.get_pipe("fast_r2d2").parser.model.register_forward_hook(lambda *call: encoded.append(call))
@@ -251,10 +245,7 @@ def test_vectors_are_those_of_the_parsers_trees():
 
 
 def test_without_a_checkpoint_vectors_are_those_of_the_small_one_and_pooled():
-    nlp = spacy.blank("en")
-    nlp.add_pipe("sentencizer")
-    nlp.add_pipe("fast_r2d2", config={"vectors": True})
-    doc = nlp("The old man bought a new car")
+    doc = english(vectors=True)("The old man bought a new car")
     parser = TreeParser.from_pretrained("fast-r2d2-small", with_vectors=True)
     [parsed] = parser([[token.text for token in doc]], is_split_into_words=True)
     piece = parser.model.embeddings.weight[parser.tokenizer("The")["input_ids"][0]]
@@ -263,19 +254,14 @@ def test_without_a_checkpoint_vectors_are_those_of_the_small_one_and_pooled():
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.linalg.norm(expected))
 
 
-def test_a_document_without_words_has_no_vector():
-    nlp = spacy.blank("en")
-    nlp.add_pipe("fast_r2d2", config={"vectors": True, "checkpoint": "fast-r2d2-tiny"})
+def test_without_words_or_without_the_option_there_is_no_vector(nlp):
     for text in ("", "  "):
         with pytest.raises(ValueError, match="a document without words has no vector"):
-            nlp(text)._.vector  # noqa: B018
-
-
-def test_without_vectors_there_are_none(nlp):
+            english(vectors=True, checkpoint="fast-r2d2-tiny")(text)._.vector  # noqa: B018
     with pytest.raises(ValueError, match="no vector here; use .*'vectors': True"):
         nlp("Dogs bark.")[0]._.vector  # noqa: B018
     with pytest.raises(ValueError, match="use method='parser', got 'chart'"):
-        spacy.blank("en").add_pipe("fast_r2d2", config={"vectors": True, "method": "chart"})
+        english(vectors=True, method="chart")
 
 
 def test_two_processes_give_the_same_trees(nlp):
@@ -294,17 +280,16 @@ print([sentence._.parse_string for sentence in nlp("The old man bought a new car
 """
 
 
-def in_a_fresh_process(folder, *arguments: str) -> str:
+def in_a_fresh_process(script: str, *arguments: str) -> str:
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", FRESH, *arguments], capture_output=True, text=True, cwd=folder,
-                          env=environment)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.slow
-def test_spacy_knows_the_component_without_an_import(nlp, tmp_path):
-    assert in_a_fresh_process(tmp_path, "no folder") == str(trees(nlp("The old man bought a new car. Dogs bark.")))
+def test_spacy_knows_the_component_without_an_import(nlp):
+    assert in_a_fresh_process(FRESH, "no folder") == str(trees(nlp("The old man bought a new car. Dogs bark.")))
 
 
 @pytest.mark.slow
@@ -312,13 +297,10 @@ def test_a_saved_pipeline_has_the_model_inside(nlp, tmp_path):
     """The checkpoint is gone when it is loaded, as on another machine."""
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(bundled_checkpoint(), checkpoint)
-    moved = spacy.blank("en")
-    moved.add_pipe("sentencizer")
-    moved.add_pipe("fast_r2d2", config={"checkpoint": str(checkpoint)})
-    moved.to_disk(tmp_path / "saved")
+    english(checkpoint=str(checkpoint)).to_disk(tmp_path / "saved")
     shutil.rmtree(checkpoint)
     expected = str(trees(nlp("The old man bought a new car. Dogs bark.")))
-    assert in_a_fresh_process(tmp_path, str(tmp_path / "saved"), "load") == expected
+    assert in_a_fresh_process(FRESH, str(tmp_path / "saved"), "load") == expected
 
 
 def test_a_pipeline_saved_by_an_older_version_loads_its_checkpoint(nlp, tmp_path):

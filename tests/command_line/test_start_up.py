@@ -1,7 +1,6 @@
 """Help and complaints appear at once: they need no torch. Threads are as many as a model is worth."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -63,29 +62,22 @@ def test_one_process_parses_shards_without_accelerate(monkeypatch, tmp_path):
         shards._place(None)
 
 
-@pytest.fixture
-def threads():
+@pytest.mark.parametrize("given, environment, parameters, expected", [
+    (None, None, 1_000_000, 1), (3, None, 1_000_000, 3), (None, "2", 1_000_000, 2), (1, "2", 1_000_000, 1),
+    (None, None, 9_600_000, 2),
+])  # fmt: skip
+def test_a_tiny_model_takes_one_thread_unless_told_otherwise(
+    model, monkeypatch, given, environment, parameters, expected
+):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if environment:
+        monkeypatch.setenv("OMP_NUM_THREADS", environment)
+    monkeypatch.setattr(type(model), "num_parameters", lambda self: parameters)
     before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-def test_a_tiny_model_takes_one_thread_unless_told_otherwise(threads, model, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    for given, environment, expected in ((None, None, 1), (3, None, 3), (None, "2", 2), (1, "2", 1)):
-        torch.set_num_threads(2)
-        if environment:
-            monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", environment)
-        use_threads(given, model)
-        assert torch.get_num_threads() == expected
-
-
-def test_a_larger_model_keeps_the_threads_of_torch(threads, model, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(type(model), "num_parameters", lambda self: 9_600_000)
     torch.set_num_threads(2)
-    use_threads(None, model)
-    assert torch.get_num_threads() == 2
+    use_threads(given, model)
+    assert torch.get_num_threads() == expected
+    torch.set_num_threads(before)
 
 
 @pytest.mark.slow

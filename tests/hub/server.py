@@ -1,7 +1,7 @@
 """A hub on 127.0.0.1, as far as uploading and downloading models and reading data sets goes, kept in memory.
 
-Written from what the client asks for: create, preupload, LFS batch and upload, commit, info, tree, resolve. Small text
-files are git blobs, all else LFS, as on the real one. Faults can be switched on: see `Hub`.
+Written from what the client asks for: create, preupload, commit, info, tree, resolve. Every file arrives in its commit;
+small text files are listed as git blobs, all else as LFS, as on the real one. Faults can be switched on: see `Hub`.
 """
 
 import base64
@@ -24,17 +24,15 @@ class Hub:
     """Repositories by name, data sets' as ``datasets/user/name``: a list of commits, each a dict of files.
 
     Attributes:
-        storage: large files by SHA-256.
         damaged: paths whose content is sent with its last byte changed.
     """
 
     def __init__(self):
         self.repos: dict[str, list[dict[str, bytes]]] = {}
-        self.storage: dict[str, bytes] = {}
         self.damaged: set[str] = set()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Handler,), {"hub": self}))
         self.url = f"http://127.0.0.1:{self.server.server_port}"
-        Thread(target=self.server.serve_forever, daemon=True).start()
+        Thread(target=self.server.serve_forever, args=[0.01], daemon=True).start()
 
     def environment(self, home: Path, **more: str) -> dict[str, str]:
         """Of a process for which this is the Hub, with its cache in ``home``."""
@@ -101,16 +99,6 @@ class Handler(BaseHTTPRequestHandler):
     def refuse(self, code: str, status: int = 404) -> None:
         self.answer({"error": code}, status, X_Error_Code=code, X_Error_Message=code)
 
-    def body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        parts = []
-        while size := int(self.rfile.readline(), 16):
-            parts.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(parts)
-
     def route(self, *patterns) -> None:
         path = unquote(urlsplit(self.path).path)
         for pattern, answer in patterns:
@@ -124,7 +112,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.route(
-            (r"/api/whoami-v2", lambda: self.answer({"name": "user", "type": "user", "orgs": []})),
             (REPO, self.info),
             (REPO + r"/revision/(?P<revision>.+)", self.info),
             (REPO + r"/tree/(?P<revision>[^/]+)(?P<folder>/.*)?", self.tree),
@@ -133,22 +120,12 @@ class Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def do_PUT(self) -> None:
-        content = self.body()
-        oid = self.path.rpartition("/")[2]
-        if sha256(content) != oid:
-            return self.refuse("BadHash", 400)
-        self.hub.storage[oid] = content
-        self.answer({})
-
     def do_POST(self) -> None:
-        body = self.body()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
         self.route(
             (r"/api/repos/create", lambda: self.create(**json.loads(body))),
             (r"/api/validate-yaml", lambda: self.answer({"errors": [], "warnings": []})),
             (REPO + r"/preupload/.+", lambda repo: self.preupload(repo, json.loads(body))),
-            (r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", lambda repo: self.batch(json.loads(body))),
-            (REPO + r"/paths-info/(?P<revision>.+)", lambda repo, revision: self.paths_info(repo, revision, body)),
             (REPO + r"/commit/.+", lambda repo: self.commit(repo, [json.loads(line) for line in body.splitlines()])),
         )  # fmt: skip
 
@@ -160,32 +137,15 @@ class Handler(BaseHTTPRequestHandler):
         self.answer({"url": f"{self.hub.url}/{repo}", "name": repo, "id": repo})
 
     def preupload(self, repo: str, asked: dict) -> None:
-        _, files = self.hub.commit_of(repo, "main")
-        known = {path: sha256(content) if is_large(path) else git_oid(content) for path, content in files.items()}
-        answers = [
-            {"path": path, "uploadMode": "lfs" if is_large(path) else "regular", "shouldIgnore": False,
-             "oid": known.get(path)}
-            for path in (file["path"] for file in asked["files"])
-        ]  # fmt: skip
-        self.answer({"files": answers})
-
-    def batch(self, asked: dict) -> None:
-        objects = []
-        for file in asked["objects"]:
-            actions = {"upload": {"href": f"{self.hub.url}/storage/{file['oid']}", "header": {}}}
-            objects.append(file if file["oid"] in self.hub.storage else file | {"actions": actions})
-        self.answer({"transfer": "basic", "objects": objects})
+        known = {path: git_oid(content) for path, content in self.hub.commit_of(repo, "main")[1].items()}
+        mode = {"uploadMode": "regular", "shouldIgnore": False}
+        self.answer({"files": [mode | {"path": f["path"], "oid": known.get(f["path"])} for f in asked["files"]]})
 
     def commit(self, repo: str, lines: list[dict]) -> None:
         files = dict(self.hub.commit_of(repo, "main")[1])
         for line in lines:
-            value = line["value"]
             if line["key"] == "file":
-                files[value["path"]] = base64.b64decode(value["content"])
-            elif line["key"] == "lfsFile":
-                files[value["path"]] = self.hub.storage[value["oid"]]
-            elif line["key"] == "deletedFile":
-                del files[value["path"]]
+                files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
         self.hub.repos[repo].append(files)
         oid = self.hub.commit_of(repo, "main")[0]
         self.answer({"success": True, "commitOid": oid, "commitUrl": f"{self.hub.url}/{repo}/commit/{oid}"})
@@ -209,11 +169,6 @@ class Handler(BaseHTTPRequestHandler):
                     entries[folder] = {"type": "directory", "path": folder, "oid": git_oid(folder.encode())}
                     del entries[path]
         self.answer(list(entries.values()), X_Repo_Commit=oid)
-
-    def paths_info(self, repo: str, revision: str, body: bytes) -> None:
-        asked = parse_qs(body.decode())["paths"]
-        _, files = self.hub.commit_of(repo, revision)
-        self.answer([entry(path, files[path]) for path in asked if path in files])
 
     def resolve(self, repo: str, revision: str, path: str) -> None:
         oid, files = self.hub.commit_of(repo, revision)

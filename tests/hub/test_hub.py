@@ -129,24 +129,16 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(here, folders, tmp
     assert download(name, cache_dir=tmp_path) == got
 
 
-INDEX = {"weight_map": {"weight": "../../elsewhere.safetensors"}}
-NAMES = ["../../victim.txt", "/etc/victim", "..\\victim"]
+INDEX = json.dumps({"weight_map": {"weight": "../../elsewhere.safetensors"}}).encode()
+HOSTILE = {name: {name: b"hostile"} for name in ("../../victim.txt", "/etc/victim", "..\\victim")}
+HOSTILE["../../elsewhere.safetensors"] = {"model.safetensors.index.json": INDEX}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_name_that_leads_out_of_the_folder_is_refused(here, tmp_path, name):
-    here.repos["user/hostile"] = [{"config.json": b"{}", name: b"hostile"}]
-    refuse_and_leave_nothing(tmp_path, f"has the file name {name!r}, which leads out of its folder")
-
-
-def test_an_index_that_names_files_outside_the_folder_is_refused(here, tmp_path):
-    here.repos["user/hostile"] = [{"config.json": b"{}", "model.safetensors.index.json": json.dumps(INDEX).encode()}]
-    refuse_and_leave_nothing(tmp_path, "'../../elsewhere.safetensors', which leads out of its folder")
-
-
-def refuse_and_leave_nothing(tmp_path: Path, message: str) -> None:
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_of_a_file_or_in_an_index_that_leads_out_of_the_folder_is_refused(here, tmp_path, name):
+    here.repos["user/hostile"] = [{"config.json": b"{}"} | HOSTILE[name]]
     (tmp_path / "victim.txt").write_text("mine")
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=re.escape(f"{name!r}, which leads out of its folder")):
         download("user/hostile", cache_dir=tmp_path / "cache")
     assert (tmp_path / "victim.txt").read_text() == "mine"
     assert not [path for path in (tmp_path / "cache").rglob("*") if "hostile" in str(path) and path.is_file()]

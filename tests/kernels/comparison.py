@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -17,15 +16,6 @@ DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 5e-3}
 # The interpreter cuts off what bfloat16 cannot hold, which a GPU rounds.
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
-
-
-@pytest.fixture
-def new_memory_is_poisoned():
-    """`torch.empty` gives NaN, so that a value that no kernel wrote is seen."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    assert torch.empty(1).isnan()
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 def run_apart(file: str, chosen: str, environment: dict[str, str]) -> None:

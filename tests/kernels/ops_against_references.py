@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.library import opcheck
 
 import fast_r2d2_kernels as kernels
-from comparison import DEVICE, DTYPES, assert_close, draw, new_memory_is_poisoned  # noqa: F401
+from comparison import DEVICE, DTYPES, assert_close, draw
 from fast_r2d2_kernels.attention import composition_attention_reference
 from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
 from fast_r2d2_kernels.blend_norm import blend_norm_reference

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fast_r2d2_kernels as kernels
-from comparison import new_memory_is_poisoned, run_apart  # noqa: F401
+from comparison import run_apart
 from modeling_fast_r2d2 import FastR2D2Model
 from modeling_fast_r2d2 import modeling_fast_r2d2 as modeling
 from modeling_fast_r2d2.parser import range_logsumexp

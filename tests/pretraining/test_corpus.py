@@ -22,6 +22,12 @@ def lines(source, **options):
     return [row["text"] for row in read_texts(DataOptions(corpus=[str(s) for s in source], **options))]
 
 
+def encoded(path, text, tokenizer, **options):
+    path.write_text(text, encoding="utf-8")
+    data = DataOptions(corpus=[str(path)], **options)
+    return tokenize_corpus(read_texts(data), tokenizer, data)
+
+
 def test_files_globs_folders_and_gzip_are_read_in_order(tmp_path):
     (tmp_path / "b.txt").write_text("third\nfourth\n", encoding="utf-8")
     with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
@@ -67,21 +73,13 @@ def test_a_missing_corpus_is_named():
 
 
 @pytest.mark.parametrize(
-    "content, message", [("", "no text in .*: 1 files without a line"), ("\n \n", "no sentence of 1 to 200 tokens")]
-)
-def test_an_empty_corpus_is_refused(tmp_path, tokenizer, content, message):
-    (tmp_path / "empty.txt").write_text(content, encoding="utf-8")
-    data = DataOptions(corpus=[str(tmp_path / "empty.txt")])
+    "text, message",
+    [("", "no text in .*: 1 files without a line"), ("\n \n", "no sentence of 1 to 200 tokens"),
+     *((line, "1 sentences, 1 of them too long; --sentence_rule") for line in ("the cat " * 40_000, "x" * 400_000))],
+)  # fmt: skip
+def test_a_corpus_that_is_empty_or_one_giant_line_is_refused(tmp_path, tokenizer, text, message):
     with pytest.raises(ValueError, match=message):
-        tokenize_corpus(read_texts(data), tokenizer, data)
-
-
-@pytest.mark.parametrize("line", ["the cat " * 40_000, "x" * 400_000])
-def test_a_corpus_of_one_giant_line_is_refused(tmp_path, tokenizer, line):
-    (tmp_path / "giant.txt").write_text(line, encoding="utf-8")
-    data = DataOptions(corpus=[str(tmp_path / "giant.txt")])
-    with pytest.raises(ValueError, match="1 sentences, 1 of them too long; --sentence_rule"):
-        tokenize_corpus(read_texts(data), tokenizer, data)
+        encoded(tmp_path / "c.txt", text, tokenizer)
 
 
 def test_a_damaged_gzip_file_is_named(tmp_path):
@@ -94,11 +92,8 @@ def test_a_damaged_gzip_file_is_named(tmp_path):
 
 
 def test_sentences_are_cut_encoded_and_counted(tmp_path, tokenizer):
-    (tmp_path / "c.txt").write_text(
-        " = Heading = \nthe cat sleeps . the underold man walks .\n\n" + "the " * 30 + "\n", encoding="utf-8"
-    )
-    data = DataOptions(corpus=[str(tmp_path / "c.txt")], sentence_rule="wikitext", max_length=20)
-    corpus = tokenize_corpus(read_texts(data), tokenizer, data)
+    text = " = Heading = \nthe cat sleeps . the underold man walks .\n\n" + "the " * 30 + "\n"
+    corpus = encoded(tmp_path / "c.txt", text, tokenizer, sentence_rule="wikitext", max_length=20)
     [first, second] = corpus[np.array([0, 1])]
     assert tokenizer.convert_ids_to_tokens(first["input_ids"])[:3] == ["the", "cat", "sleeps"]
     [[start, end]] = second["atom_spans"]
@@ -135,9 +130,7 @@ def test_several_processes_encode_alike(corpus, tokenizer):
 
 def test_the_digest_tells_order_words_and_cuts_apart(tmp_path, tokenizer):
     def digest(*sentences, **options):
-        (tmp_path / "c.txt").write_text("\n".join(sentences), encoding="utf-8")
-        data = DataOptions(corpus=[str(tmp_path / "c.txt")], **options)
-        return tokenize_corpus(read_texts(data), tokenizer, data).digest()
+        return encoded(tmp_path / "c.txt", "\n".join(sentences), tokenizer, **options).digest()
 
     same = digest("the cat", "a man , walks")
     assert same == digest("the cat", "a man , walks")
@@ -147,9 +140,7 @@ def test_the_digest_tells_order_words_and_cuts_apart(tmp_path, tokenizer):
 
 
 def test_punctuation_can_be_left_out(tmp_path, tokenizer):
-    (tmp_path / "p.txt").write_text("( the cat ) , sleeps .\n. .\n", encoding="utf-8")
-    data = DataOptions(corpus=[str(tmp_path / "p.txt")], keep_punctuation=False)
-    corpus = tokenize_corpus(read_texts(data), tokenizer, data)
+    corpus = encoded(tmp_path / "p.txt", "( the cat ) , sleeps .\n. .\n", tokenizer, keep_punctuation=False)
     [only] = corpus[np.arange(len(corpus.kept))]
     assert "cat" in tokenizer.decode(only["input_ids"]) and "," not in tokenizer.decode(only["input_ids"])
     pieces = tokenizer.convert_ids_to_tokens(only["input_ids"])
@@ -159,9 +150,7 @@ def test_punctuation_can_be_left_out(tmp_path, tokenizer):
 @pytest.mark.parametrize("keep", [False, True])
 def test_what_no_line_of_the_first_thousands_has_is_found_later(tmp_path, tokenizer, keep):
     last = "he saw New York , unbelievable"
-    (tmp_path / "p.txt").write_text("the cat\n" * 1500 + last + "\n", encoding="utf-8")
-    data = DataOptions(corpus=[str(tmp_path / "p.txt")], keep_punctuation=keep)
-    corpus = tokenize_corpus(read_texts(data), tokenizer, data)
+    corpus = encoded(tmp_path / "p.txt", "the cat\n" * 1500 + last + "\n", tokenizer, keep_punctuation=keep)
     first, found = corpus[np.array([0, 1500])]
     [read] = sentences_to_parse(tokenizer, [last], set_marks_aside=not keep)
     assert [len(first[name]) for name in ("bounds", "names", "atom_spans")] == [0, 0, 0]

@@ -28,21 +28,11 @@ from tokenization_fast_r2d2 import (
     word_spans,
 )
 from tokenization_fast_r2d2.padding import pad_sentences
-from tokenization_fast_r2d2.sentences import split_chinese, split_wikitext
 
 TEXTS = ["The cat sat on the mat.", "Unbelievable cats sat unbelievably still, well-known cats!", "A naïve café"] * 3
 ODD_TEXTS = [
-    "",
-    "   ",
-    "\x00\u200b",
-    "日本語 text",
-    "🙂🙂 smile",
-    "don't",
-    "x" * 200,
-    "[UNK] [MASK]",
-    "e\u0301",
-    "\ue000",
-]
+    "", "   ", "\x00\u200b", "日本語 text", "🙂🙂 smile", "don't", "x" * 200, "[UNK] [MASK]", "e\u0301", "\ue000",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -182,12 +172,8 @@ def test_collator_pads_ids_right_and_spans_with_minus_one(tokenizer):
     assert batch["input_ids"].tolist() == [[9, 10, 11], [12, 0, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
     assert batch["atom_spans"].tolist() == [[[0, 1]], [[-1, -1]]]
-    assert batch["labels"].tolist() == [1, 0] and batch.keys() == {
-        "input_ids",
-        "attention_mask",
-        "atom_spans",
-        "labels",
-    }
+    assert batch["labels"].tolist() == [1, 0]
+    assert batch.keys() == {"input_ids", "attention_mask", "atom_spans", "labels"}
     assert collate([{"input_ids": [9], "atom_spans": []}])["atom_spans"].shape == (1, 0, 2)
     assert "atom_spans" not in collate([{"input_ids": [9]}])
     assert collate([{"input_ids": [9], "label": 0.5}])["labels"].dtype == torch.float32
@@ -250,21 +236,18 @@ def test_a_file_that_is_not_utf8_is_refused_by_line(tmp_path):
         list(read_sentences(tmp_path / "missing.txt"))
 
 
-def test_wikitext_paragraphs_are_cut_at_stand_alone_full_stops():
-    paragraph = " It was built in 1852 . The U.S. bought it for $ 3 @.@ 5 million . No stop at the end "
-    assert split_wikitext(paragraph) == [
-        "It was built in 1852 .", "The U.S. bought it for $ 3 @.@ 5 million .", "No stop at the end",
-    ]  # fmt: skip
-    assert [split_wikitext(line) for line in (" = Title = \n", " = = Part = = ", "", " \n")] == [[]] * 4
+PARAGRAPHS = [
+    ("wikitext", " It was built in 1852 . The U.S. bought it for $ 3 @.@ 5 million . No stop at the end ",
+     ["It was built in 1852 .", "The U.S. bought it for $ 3 @.@ 5 million .", "No stop at the end"]),
+    *(("wikitext", line, []) for line in (" = Title = \n", " = = Part = = ", "", " \n")),
+    ("chinese", "你好。「真的嗎？！」他說。沒有句號", ["你好。", "「真的嗎？！」", "他說。", "沒有句號"]),
+    ("chinese", "", []), ("chinese", " \n", []), ("line", " a b \n", ["a b"]), ("line", " \n", []),
+]  # fmt: skip
 
 
-def test_chinese_paragraphs_are_cut_after_closing_punctuation():
-    assert split_chinese("你好。「真的嗎？！」他說。沒有句號") == ["你好。", "「真的嗎？！」", "他說。", "沒有句號"]
-    assert split_chinese("") == split_chinese(" \n") == []
-
-
-def test_a_line_is_a_sentence_unless_blank():
-    assert [SENTENCE_RULES["line"](line) for line in (" a b \n", " \n")] == [["a b"], []]
+@pytest.mark.parametrize(("rule", "paragraph", "sentences"), PARAGRAPHS)
+def test_paragraphs_are_cut_by_their_rule(rule, paragraph, sentences):
+    assert SENTENCE_RULES[rule](paragraph) == sentences
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "character", "word"])
