@@ -38,7 +38,8 @@ def make_trainer(task: Task, data: DatasetDict, options: GlueOptions, arguments:
     set_seed(arguments.seed)  # before a new head's weights are drawn
     tokenizer, model = load_model_and_tokenizer(task, options)
     is_ours = model.config.model_type == OUR_TYPE
-    longest = min(options.max_length, getattr(model.config, "max_position_embeddings", options.max_length))
+    positions = getattr(model.config, "max_position_embeddings", options.max_length)
+    longest = min(options.max_length, positions, tokenizer.model_max_length)  # RoBERTa's is less by two
     tokenize = partial(tokenize_rows, tokenizer=tokenizer, max_length=longest, with_ends=not is_ours)
     train = data["train"]
     if options.max_train_samples and options.max_train_samples < len(train):
