@@ -7,6 +7,7 @@ whose ``(m+1)``-th highest inner split point is ``p`` are known from the ``m + 1
 either side of ``p``. A sentence's end ranks above everything, so that nothing ever reaches across sentences.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -154,7 +155,8 @@ def _assemble(lengths: Tensor, spans: Tensor, splits: Tensor) -> Chart:
     left, right, roots = _find_children(spans, splits, torch.stack([offsets, offsets + lengths - 1], dim=-1))
     levels = _levels(left, right, spans, (splits >= 0).sum(1))
     sizes = torch.bincount(levels)[1:].tolist() if len(levels) else []
-    return _sort_cells(Chart(lengths, offsets, spans, splits, left, right, tuple(sizes), roots), levels)
+    chart = Chart(lengths, offsets, spans, splits, left, right, (), roots)
+    return _take_cells(chart, levels.sort(stable=True).indices, sizes)
 
 
 def _find_children(spans: Tensor, splits: Tensor, root_spans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -192,35 +194,24 @@ def _levels(left: Tensor, right: Tensor, spans: Tensor, candidates: Tensor) -> T
     return left.new_tensor(level[num_tokens:])
 
 
-def _sort_cells(chart: Chart, levels: Tensor) -> Chart:
-    """The chart with its cells in the order of their levels, ``(num_cells,)`` long."""
-    order = levels.sort(stable=True).indices
-    nodes = F.pad(order + chart.num_tokens, (chart.num_tokens, 0))
-    nodes[: chart.num_tokens] = torch.arange(chart.num_tokens, device=nodes.device)
-    new_id = torch.full((len(nodes) + 1,), -1, device=nodes.device)  # the last one keeps -1 at -1
-    new_id[nodes] = torch.arange(len(nodes), device=nodes.device)
-    return replace(
-        chart, spans=chart.spans[nodes], splits=chart.splits[order],
-        left=new_id[chart.left[order]], right=new_id[chart.right[order]], roots=new_id[chart.roots],
-    )  # fmt: skip
-
-
 def _drop_unreachable(chart: Chart) -> Chart:
     is_used = torch.zeros(chart.num_nodes + 1, dtype=torch.bool, device=chart.roots.device)  # last: the id -1
-    is_used[: chart.num_tokens] = True
     is_used[chart.roots] = True
     for level in reversed(chart.levels):
         parents = is_used[chart.num_tokens : -1][level.cells, None]
         is_used[torch.where(parents, level.left, -1)] = True
         is_used[torch.where(parents, level.right, -1)] = True
-    is_used[-1] = False
-    new_id = is_used.cumsum(0) - 1
-    new_id[-1] = -1
     kept = is_used[chart.num_tokens : -1]
-    height = torch.arange(len(chart.level_sizes), device=kept.device)
-    height = height.repeat_interleave(torch.tensor(chart.level_sizes, dtype=torch.long, device=kept.device))
-    sizes = torch.bincount(height[kept], minlength=len(chart.level_sizes)).tolist()
+    sizes = [int(of_level.sum()) for of_level in kept.split(chart.level_sizes)]
+    return _take_cells(chart, kept.nonzero()[:, 0], sizes)
+
+
+def _take_cells(chart: Chart, order: Tensor, level_sizes: Sequence[int]) -> Chart:
+    """The chart with the cells ``order``, ``(cells,)`` long, in this order."""
+    nodes = torch.cat([torch.arange(chart.num_tokens, device=order.device), order + chart.num_tokens])
+    new_id = torch.full((chart.num_nodes + 1,), -1, device=nodes.device)  # the last one keeps -1 at -1
+    new_id[nodes] = torch.arange(len(nodes), device=nodes.device)
     return replace(
-        chart, spans=chart.spans[is_used[:-1]], splits=chart.splits[kept], level_sizes=tuple(sizes),
-        left=new_id[chart.left[kept]], right=new_id[chart.right[kept]], roots=new_id[chart.roots],
+        chart, spans=chart.spans[nodes], splits=chart.splits[order], level_sizes=tuple(level_sizes),
+        left=new_id[chart.left[order]], right=new_id[chart.right[order]], roots=new_id[chart.roots],
     )  # fmt: skip

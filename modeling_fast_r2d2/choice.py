@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .chart import Level
 from .composition import Composition
-from .node_rows import rows_of_nodes
+from .node_rows import SortedReads, rows_of_nodes
 
 
 class EncodedCells(NamedTuple):
@@ -34,10 +34,9 @@ class Nodes:
         num_nodes: rows in all.
     """
 
-    needs_whole_levels = False
-
     def __init__(self, composition: Composition, leaves: Tensor, tasks: Tensor, num_nodes: int):
         self.composition, self.shared, self.num_tokens = composition, composition.prepare(tasks), len(leaves)
+        self.reads: dict[int, SortedReads] = {}  # of all children of a level, by its first cell, where they were sorted
         self.vectors = rows_of_nodes(leaves, num_nodes)
         dtype = torch.promote_types(leaves.dtype, torch.float32)
         self.log_prob = rows_of_nodes(leaves.new_zeros(len(leaves), dtype=dtype), num_nodes)
@@ -70,13 +69,11 @@ class Nodes:
         The leftmost candidate's left child and the rightmost candidate's right child get no gradient, as in the
         authors' code.
         """
-        left, right = self.read_log_prob(level)
+        ids = torch.stack([level.left, level.right])
+        left, right = self.log_prob.read(ids, self.reads.get(level.cells.start))
         left = torch.cat([left[:, :1].detach(), left[:, 1:]], dim=1)
         right = torch.cat([right[:, :-1], right[:, -1:].detach()], dim=1)
         return step + left + right
-
-    def read_log_prob(self, level: Level) -> tuple[Tensor, Tensor]:
-        return self.log_prob.read(level.left), self.log_prob.read(level.right)
 
     def choose(self, vectors: Tensor, candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         return choose(vectors, candidates, offsets)

@@ -160,18 +160,18 @@ class CompositionStack(nn.Module):
         Returns:
             ``(num_tasks + 2, compositions, hidden_size)``: outputs of the tasks, of the left and of the right child.
         """
-        hidden, first = _join(shared.tasks, children), self.layers[0]
+        hidden, first = in_front(shared.tasks, children), self.layers[0]
         if projected is None and is_plain(first.query_key_value):
             projected = first.project(children)
         if projected is not None:
-            projected = _join(shared.projected_tasks, projected)
+            projected = in_front(shared.projected_tasks, projected)
         for layer, role_bias in zip(self.layers, shared.role_biases, strict=True):
             hidden = layer(hidden, role_bias, projected)
             projected = None
         return hidden
 
 
-def _join(tasks: Tensor, children: Tensor) -> Tensor:
+def in_front(tasks: Tensor, children: Tensor) -> Tensor:
     """``(num_tasks + 2, compositions, ...)``: tasks, the same in each composition, in front of the children."""
     return torch.cat([tasks[:, None].expand(-1, children.shape[1], -1).to(children.dtype), children])
 

@@ -98,8 +98,8 @@ def encode_chart(
 
 
 def levels_in_parts(chart: Chart, nodes: Nodes) -> Iterator[Level]:
-    """Levels from the lowest up; large ones in parts."""
-    at_once = sys.maxsize if nodes.needs_whole_levels else compositions_at_once(chart.roots.device)
+    """Levels from the lowest up; large ones in parts, unless the reads of a whole level were sorted."""
+    at_once = sys.maxsize if nodes.reads else compositions_at_once(chart.roots.device)
     for level in chart.levels:
         most = max(at_once // level.left.shape[1], 1)
         for start in range(0, len(level.left), most):

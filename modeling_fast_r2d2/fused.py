@@ -6,28 +6,18 @@ to it once for all levels.
 
 import warnings
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .chart import Chart, Level, sorted_children
 from .choice import Nodes
-from .composition import Composition, CompositionStack
+from .composition import Composition, CompositionStack, in_front
 from .node_rows import SortedReads, rows_of_nodes
 
-
-class KernelSizes(NamedTuple):
-    """The sizes of a model that decide what is compiled for it."""
-
-    hidden_size: int
-    num_heads: int
-    intermediate_size: int
-    window_size: int
-
-    @classmethod
-    def of(cls, config: Any) -> "KernelSizes":
-        return cls(config.hidden_size, config.num_attention_heads, config.intermediate_size, config.window_size)
+# The sizes of a model that decide what is compiled for it: hidden size, heads, intermediate size and window.
+KernelSizes = tuple[int, int, int, int]
 
 
 def fused_kernels(composition_kernels: str, tensor: Tensor, sizes: KernelSizes | None = None) -> Any:
@@ -144,24 +134,15 @@ class FusedNodes(Nodes):
         leaves = leaves.to(self.stack.dtype)
         super().__init__(composition, leaves, tasks, num_nodes)
         self.projections = [rows_of_nodes(self._project(leaves), num_nodes)] if has_choice else []
-        self.reads: dict[int, SortedReads] = {}  # by a level's first cell
         if chart is not None and chart.num_cells and torch.is_grad_enabled():
             reads = zip(chart.levels, *sorted_children(chart), strict=True)
             self.reads = {level.cells.start: SortedReads(kernels, *of_level) for level, *of_level in reads}
-        self.needs_whole_levels = bool(self.reads)
 
     def compose(self, level: Level) -> tuple[Tensor, Tensor | None]:
         hidden = self._read(self.vectors, self.shared.tasks, level)
         projected = [self._read(rows, self.shared.projected_tasks, level) for rows in self.projections]
         *scored, summed, left, right = self.stack(self.shared.role_biases, hidden, *projected)
         return self._parent(summed, left, right), self.composition.log_prob(scored[0]) if scored else None
-
-    def read_log_prob(self, level: Level) -> tuple[Tensor, Tensor]:
-        reads = self.reads.get(level.cells.start)
-        if reads is None:
-            return super().read_log_prob(level)
-        left, right = self.log_prob.read(torch.stack([level.left, level.right]), reads)
-        return left, right
 
     def choose(self, vectors: Tensor, candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         return self.kernels.choose(vectors, candidates, offsets)
@@ -190,8 +171,7 @@ class FusedNodes(Nodes):
 def read_out(kernels: Any, stack: CompositionStack, task: Tensor, children: Tensor) -> Tensor:
     """As `encoder.read_out`."""
     shared, fused = stack.prepare(task), FusedStack(kernels, stack, children)
-    repeated = task[:, None].expand(-1, children.shape[1], -1).to(fused.dtype)
-    return fused(shared.role_biases, torch.cat([repeated, children.to(fused.dtype)]))[0]
+    return fused(shared.role_biases, in_front(task, children.to(fused.dtype)))[0]
 
 
 def kernels_for(stack: CompositionStack, vectors: Tensor) -> Any:
@@ -199,7 +179,8 @@ def kernels_for(stack: CompositionStack, vectors: Tensor) -> Any:
     if not stack.layers[0].is_gelu:
         return None
     config, dtype = stack.config, computing_dtype(vectors)
-    return fused_kernels(config.composition_kernels, vectors[:0].to(dtype), KernelSizes.of(config))
+    sizes = config.hidden_size, config.num_attention_heads, config.intermediate_size, config.window_size
+    return fused_kernels(config.composition_kernels, vectors[:0].to(dtype), sizes)
 
 
 def computing_dtype(vectors: Tensor) -> torch.dtype:

@@ -249,8 +249,7 @@ def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition
     """
     length = lengths.repeat_interleave(lengths, output_size=len(scores))
     starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths, output_size=len(scores))
-    is_end = torch.arange(len(scores), device=scores.device) == starts + length - 1
-    [splits] = ((labels[:, 0] >= 0) & ~is_end).nonzero(as_tuple=True)
+    [splits] = (labels[:, 0] < labels[:, 1]).nonzero(as_tuple=True)  # neither -1 nor 0, which is at a sentence's end
     spans = labels[splits] + starts[splits, None]
     per_token = -split_log_prob(scores, spans, splits, composition_kernels) / length[splits]
     return per_token.sum() / len(lengths)

@@ -113,6 +113,8 @@ def test_the_processor_takes_words_and_a_largest_length_and_refuses_what_it_does
     words = processor([text.split() for text in texts], is_split_into_words=True, padding=True, return_tensors="pt")
     assert all(torch.equal(tensor, words[name]) for name, tensor in processor(texts).items())
     assert processor(texts, truncation=True, max_length=3)["input_ids"].shape == (2, 3)
+    with pytest.raises(ValueError, match="max_length must be >= 1, got 0"):
+        processor(texts, max_length=0)
     for name, value in {"padding": "max_length", "return_tensors": "np", "truncation": False, "images": 1}.items():
         with pytest.raises(ValueError, match=f"{name}=.*for tokenizers"):
             processor(texts, **{name: value})

@@ -82,8 +82,8 @@ def _labels(features: list[Feature], num_splits: int = 0) -> dict[str, Tensor]:
             raise ValueError(
                 f"row {missing[0]} of the batch has no {key!r} but other rows have one; label all rows or none"
             )
-        if not missing and any(np.ndim(label) == 2 for label in labels):
+        if not missing and any(np.ndim(label) == 2 or not np.size(label) for label in labels):  # one token: no split
             return {"labels": pad_spans(labels, num_splits)}
         if not missing:
-            return {"labels": torch.tensor(labels)}
+            return {"labels": torch.stack([torch.as_tensor(label) for label in labels])}
     return {}

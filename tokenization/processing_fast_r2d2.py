@@ -84,7 +84,8 @@ class FastR2D2Processor(ProcessorMixin):
                 f"the model's folder has no {MODULES}, so sentence-transformers would take the wrong vectors: it was "
                 "saved by an older version; load the model with AutoModel and save it again"
             )
-        limit = options.pop("max_length", None) or self.tokenizer.model_max_length
+        limit = options.pop("max_length", None)
+        limit = self.tokenizer.model_max_length if limit is None else limit
         _check_options(options)
         read = self.read(text, is_split_into_words, max_length=limit if limit < NO_LIMIT else None)
         return BatchFeature(self.pad(read))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 
-UNSAFE_IN_BRACKETS = re.compile(r"[\s()]")
 DEEPEST_DRAWING = 200  # levels; the drawing of a deeper tree is wider than anyone scrolls
 
 
@@ -160,8 +159,6 @@ class FlatTree(TreeShape):
 
 def escaped(word: str) -> str:
     """The word in the form for a bracketed tree: without blanks and brackets, and never empty."""
-    if word and not UNSAFE_IN_BRACKETS.search(word):
-        return word
     return re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-") or "_"
 
 

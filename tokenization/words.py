@@ -180,12 +180,8 @@ def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[li
 
 
 def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
-    """The tokens of the sentences that a model can see: they are not blank, and the tokenizer does not drop them.
-
-    Raises:
-        ValueError: as `checked_sentences` does for lists of words.
-    """
-    return _visible(pieces_of_words(tokenizer, checked_sentences(sentences, True)))
+    """The tokens of checked sentences that a model can see: not blank, and not dropped by the tokenizer."""
+    return _visible(pieces_of_words(tokenizer, sentences))
 
 
 def _visible(pieces: Pieces) -> set[str]:

@@ -177,6 +177,10 @@ def test_collator_pads_ids_right_and_spans_with_minus_one(tokenizer):
     assert collate([{"input_ids": [9], "atom_spans": []}])["atom_spans"].shape == (1, 0, 2)
     assert "atom_spans" not in collate([{"input_ids": [9]}])
     assert collate([{"input_ids": [9], "label": 0.5}])["labels"].dtype == torch.float32
+    several = [{"input_ids": [9], "labels": torch.tensor([0.0, 1.0])}, {"input_ids": [9], "labels": [1.0, 0.0]}]
+    assert collate(several)["labels"].tolist() == [[0, 1], [1, 0]]
+    tree_of_one_token = collate([{"input_ids": [9], "labels": []}])["labels"]
+    assert tree_of_one_token.shape == (1, 0, 2) and tree_of_one_token.dtype == torch.long
     wide = DataCollatorForFastR2D2(tokenizer, pad_to_multiple_of=8)([{"input_ids": [9] * 9}])
     assert wide["input_ids"].shape == (1, 16)
     empty = collate([{"input_ids": []}, {"input_ids": []}])
