@@ -26,6 +26,7 @@ NOT_NEGATIVE = (
     "initializer_range", "split_noise", "choice_noise", "bounds_bonus", "names_bonus", "confidence_scale",
     "forced_loss_weight", "chart_loss_weight", "lm_loss_weight", "tree_loss_weight",
 )  # fmt: skip
+LARGEST_RANGE = 1_000_000  # of token embeddings; the scores of much larger ones overflow
 ANY_NUMBERS = "confidence_bias", "confidence_pair", "confidence_length"
 PROBABILITIES = (
     "hidden_dropout_prob", "attention_probs_dropout_prob", "parser_dropout_prob", "classifier_dropout",
@@ -223,6 +224,8 @@ class FastR2D2Config(PreTrainedConfig):
         for name in NOT_NEGATIVE:
             if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ValueError(f"{name} must be >= 0 and finite, got {getattr(self, name)!r}")
+        if self.initializer_range > LARGEST_RANGE:
+            raise ValueError(f"initializer_range must be <= {LARGEST_RANGE:,}, got {self.initializer_range!r}")
         for name in PROBABILITIES:
             is_missing = name == "classifier_dropout" and self.classifier_dropout is None
             if not is_missing and not (is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1):

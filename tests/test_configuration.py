@@ -40,6 +40,8 @@ def bad_values(name: str) -> st.SearchStrategy:
     if name in PROBABILITIES:
         allowed = [None] if name == "classifier_dropout" else []
         return (NO_NUMBERS | negative | st.floats(min_value=1)).filter(lambda value: value not in allowed)
+    if name == "initializer_range":
+        return NO_NUMBERS | negative | st.floats(min_value=1_000_001)
     return NO_NUMBERS if name in ANY_NUMBERS else NO_NUMBERS | negative
 
 
