@@ -37,7 +37,7 @@ class TextEncoder:
 
     config: Any
     _tokenizer: PreTrainedTokenizerBase | None = None
-    _place: dict[str, Any] = {}  # where the weights were, besides their folder's name
+    _place: dict[str, Any] = {}  # where the weights were and how they were found, besides their folder's name
 
     @classmethod
     def from_pretrained(cls, *args: Any, **options: Any) -> Any:
@@ -54,7 +54,8 @@ class TextEncoder:
                 f"{model.name_or_path} lacks {len(names)} weights of an encoder, such as {names[0]}; if it holds a "
                 "parser alone, load it with FastR2D2ForConstituencyParsing"
             )
-        model._place = {name: options[name] for name in ("subfolder", "cache_dir") if options.get(name)}
+        kept = ("subfolder", "cache_dir", "local_files_only")  # no token, which would be in copies of the model
+        model._place = {name: options[name] for name in kept if options.get(name)}
         return (model, info) if wants_info else model
 
     def encode(

@@ -96,7 +96,9 @@ def test_a_model_in_a_subfolder_finds_its_tokenizer_there(model, tokenizer, tmp_
         part.save_pretrained(tmp_path / "model")
     found = AutoModel.from_pretrained(tmp_path, subfolder="model")
     np.testing.assert_allclose(found.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    loaded, _ = FastR2D2Model.from_pretrained(tmp_path, subfolder="model", output_loading_info=True)
+    options = {"subfolder": "model", "local_files_only": True}
+    loaded, _ = FastR2D2Model.from_pretrained(tmp_path, **options, output_loading_info=True)
+    assert loaded._place == options  # its tokenizer is not looked for on the Hub either
     np.testing.assert_allclose(loaded.encode(TEXTS), found.encode(TEXTS), atol=1e-5)
 
 
