@@ -9,9 +9,8 @@ they are needed: a layer's keys and values for a task that reads them, and the l
 is made of it.
 """
 
-import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +19,8 @@ from torch.autograd.function import once_differentiable
 from .chart import Level
 from .choice import EncodedCells, Nodes, choice_weights, sampling_offsets
 from .composition import Composition, CompositionLayer, CompositionStack, SharedInputs
-from .node_rows import rows_of_nodes
+from .cpu_operations import linear
+from .node_rows import NodeRows, rows_of_nodes
 
 # Compositions of a level. With fewer, scoring first costs more than it saves, since the weights are read more often: a
 # training step takes 0.95 x (tiny size) and 0.98 x (base size) of the time that it takes with 0.
@@ -32,25 +32,26 @@ class NodesApart(Nodes):
 
     def __init__(self, composition: Composition, leaves: Tensor, tasks: Tensor, num_nodes: int):
         super().__init__(composition, leaves, tasks, num_nodes)
-        self.projections = rows_of_nodes(self._project(leaves), num_nodes)
+        self.projections = [rows_of_nodes(part, num_nodes) for part in self._project(leaves)]
 
     def write(self, level: Level, vectors: Tensor, log_prob: Tensor | None = None) -> None:
         super().write(level, vectors, log_prob)
         rows = self.rows(level)
         if rows.stop < len(self.vectors.values):  # nodes of the last level are no children
-            self.projections.write(rows, self._project(vectors))
+            for projections, part in zip(self.projections, self._project(vectors), strict=True):
+                projections.write(rows, part)
 
     def compose(self, level: Level) -> tuple[Tensor, Tensor | None]:
         ids = torch.stack([level.left.flatten(), level.right.flatten()])
-        return self.composition(self.shared, self.vectors.read(ids), self.projections.read(ids))
+        projected = torch.cat([rows.read(ids) for rows in self.projections], -1)
+        return self.composition(self.shared, self.vectors.read(ids), projected)
 
     def encode_level(self, level: Level, noise: float = 0.0, vectors_train_choice: bool = True) -> EncodedCells:
         if level.left.numel() < MIN_COMPOSITIONS_APART:
             return super().encode_level(level, noise, vectors_train_choice)
         left, stack = level.left, self.composition.stack
         ids = torch.stack([left.flatten(), level.right.flatten()])
-        read = self.vectors.read(ids), self.projections.read(ids)
-        children = Children(stack.layers, self.shared.role_biases, *read)
+        children = Children(stack.layers, self.shared.role_biases, FromNodes(ids, self.vectors, *self.projections))
         step = self.composition.log_prob(task_output(stack, self.shared, children, 0)).view(left.shape)
         candidates = self.add_below(step, level)
         weights, chosen = choice_weights(candidates, sampling_offsets(candidates, noise))
@@ -60,8 +61,10 @@ class NodesApart(Nodes):
             vectors = self._pass_gradient_to_choice(children, vectors, weights, chosen)
         return EncodedCells(vectors, (weights * candidates).sum(-1), chosen, step, candidates)
 
-    def _project(self, vectors: Tensor) -> Tensor:
-        return self.composition.stack.layers[0].project(vectors)
+    def _project(self, vectors: Tensor) -> tuple[Tensor, ...]:
+        """Queries; keys and values."""
+        size = vectors.shape[-1]
+        return self.composition.stack.layers[0].project(vectors).split([size, 2 * size], -1)
 
     def _build(self, children: "Children") -> Tensor:
         """``(compositions, hidden_size)``: parents."""
@@ -90,92 +93,163 @@ class NodesApart(Nodes):
 
 def read_out(stack: CompositionStack, task: Tensor, children: Tensor) -> Tensor:
     """As `encoder.read_out`."""
-    shared, projected = stack.prepare(task), stack.layers[0].project(children)
-    return task_output(stack, shared, Children(stack.layers, shared.role_biases, children, projected), 0)
+    shared = stack.prepare(task)
+    source = FromVectors(children, stack.layers[0].query_key_value.weight)
+    return task_output(stack, shared, Children(stack.layers, shared.role_biases, source), 0)
 
 
 def task_output(stack: CompositionStack, shared: SharedInputs, children: "Children", task: int) -> Tensor:
     """``(compositions, hidden_size)``: what a stack gives for one task, computed without the other tasks."""
     hidden, projected = shared.tasks[task, None], shared.projected_tasks[task, None]
     for number, (layer, role_bias) in enumerate(zip(stack.layers, shared.role_biases, strict=True)):
-        query, *own = ((layer.project(hidden) if number else projected) + role_bias[task]).chunk(3, -1)
-        hidden = layer.finish(attend(layer, query, children.keys_values(number), own), hidden)
+        with_bias = (layer.project(hidden) if number else projected) + role_bias[task]
+        hidden = layer.finish(attend_from_task(layer, with_bias, children.keys_values(number)), hidden)
     return hidden
 
 
-def attend(layer: CompositionLayer, query: Tensor, keys_values: Tensor, own: Sequence[Tensor] = ()) -> Tensor:
-    """Attention to the two children, as in `CompositionLayer._attend`.
-
+def attend_among_children(layer: CompositionLayer, query: Tensor, keys_values: Tensor) -> Tensor:
+    """
     Args:
-        query: ``(2, compositions, hidden_size)``, of the children; or of a task, ``(compositions, hidden_size)``, or
-            ``(1, hidden_size)`` where it is the same in all compositions. All have their bias.
-        keys_values: ``(2, compositions, 2 * hidden_size)`` of the children.
-        own: the key and the value of a task, which sees itself as well.
+        query: ``(2, compositions, hidden_size)``, queries of the left and the right children, with bias.
+        keys_values: ``(2, compositions, 2 * hidden_size)``, their keys and values, with bias.
 
     Returns:
-        ``(2, compositions, hidden_size)`` or ``(compositions, hidden_size)``.
+        ``(2, compositions, hidden_size)``.
     """
     [query], (key, value) = layer.heads(query, 1), layer.heads(keys_values, 2)
     to_left = (query * (key[0] - key[1])).sum(-1)
-    scores = [to_left, torch.zeros_like(to_left)]
-    if own:
-        own_key, own_value = (layer.heads(part, 1)[0] for part in own)
-        scores.append((query * (own_key - key[1])).sum(-1))
-    weights = layer.softmax(query.shape[-1] ** -0.5 * torch.stack(scores))
-    to_left, to_right, *to_self = layer.attention_dropout(weights)[..., None].unbind()
-    attended = torch.addcmul(to_left * value[0], to_right, value[1])
-    if own:
-        attended = torch.addcmul(attended, to_self[0], own_value)
-    return attended.flatten(-2)
+    weights = layer.softmax(query.shape[-1] ** -0.5 * torch.stack([to_left, torch.zeros_like(to_left)]))
+    to_left, to_right = layer.attention_dropout(weights)[..., None].unbind()
+    left, right = value.unbind()
+    return torch.addcmul(to_left * left, to_right, right).flatten(-2)
+
+
+def attend_from_task(layer: CompositionLayer, task: Tensor, keys_values: Tensor) -> Tensor:
+    """
+    Args:
+        task: ``(compositions, 3 * hidden_size)``, the task's query, key and value with bias; or
+            ``(1, 3 * hidden_size)`` where they are the same in all compositions.
+        keys_values: ``(2, compositions, 2 * hidden_size)`` of the children, with bias.
+
+    Returns:
+        ``(compositions, hidden_size)``.
+    """
+    (query, own_key, own_value), (key, value) = layer.heads(task, 3), layer.heads(keys_values, 2)
+    to_left = (query * (key[0] - key[1])).sum(-1)  # (compositions, heads), as in `CompositionLayer._attend`
+    to_self = (query * (own_key - key[1])).sum(-1)
+    scores = torch.stack([to_left, torch.zeros_like(to_left), to_self])
+    weights = layer.softmax(query.shape[-1] ** -0.5 * scores)
+    to_left, to_right, to_self = layer.attention_dropout(weights)[..., None].unbind()
+    left, right = value.unbind()
+    attended = torch.addcmul(to_left * left, to_right, right)
+    return torch.addcmul(attended, to_self, own_value).flatten(-2)
+
+
+class FromNodes(NamedTuple):
+    """Rows of tables of all nodes. Each node is projected once, however many compositions it is a child in."""
+
+    ids: Tensor  # (2, compositions) long
+    nodes: NodeRows
+    queries: NodeRows
+    all_keys_values: NodeRows
+
+    def vectors(self) -> Tensor:  # (2, compositions, hidden_size), left and right
+        return self.nodes.read(self.ids)
+
+    def query(self) -> Tensor:  # (2, compositions, hidden_size)
+        return self.queries.read(self.ids)
+
+    def keys_values(self) -> Tensor:  # (2, compositions, 2 * hidden_size)
+        return self.all_keys_values.read(self.ids)
+
+    def select(self, rows: Tensor) -> "FromNodes":
+        """The same of some compositions, ``(selected,)`` long."""
+        return self._replace(ids=self.ids.index_select(1, rows))
+
+
+class FromVectors(NamedTuple):
+    """Given vectors, ``(2, compositions, hidden_size)``, projected when they are asked for."""
+
+    given: Tensor
+    weight: Tensor  # (3 * hidden_size, hidden_size)
+
+    def vectors(self) -> Tensor:
+        return self.given
+
+    def query(self) -> Tensor:
+        return linear(self.given, self.weight[: self.weight.shape[1]])
+
+    def keys_values(self) -> Tensor:
+        return linear(self.given, self.weight[self.weight.shape[1] :])
+
+    def select(self, rows: Tensor) -> "FromVectors":
+        return self._replace(given=self.given.index_select(1, rows))
+
+
+class LayerInput(NamedTuple):
+    """The input of one layer; queries, keys and values have their bias."""
+
+    hidden: Tensor  # (2, compositions, hidden_size)
+    query: Tensor  # (2, compositions, hidden_size)
+    keys_values: Tensor  # (2, compositions, 2 * hidden_size)
+
+    def select(self, rows: Tensor) -> "LayerInput":
+        return LayerInput(*(part.index_select(1, rows) for part in self))
 
 
 class Children:
-    """The children in all layers, each computed when it is first asked for.
+    """All layers, each computed when it is first asked for.
 
     Args:
         role_biases: ``(tokens, 3 * hidden_size)`` for each layer, the two children's rows last.
-        hidden: ``(2, compositions, hidden_size)``, the vectors of the children.
-        projected: ``(2, compositions, 3 * hidden_size)``, their queries, keys and values in the first layer without
-            bias.
+        source: where the children's vectors and their projections by the first layer, without bias, come from.
     """
 
     def __init__(
-        self, layers: Sequence[CompositionLayer], role_biases: Sequence[Tensor], hidden: Tensor, projected: Tensor
+        self, layers: Sequence[CompositionLayer], role_biases: Sequence[Tensor], source: "FromNodes | FromVectors"
     ):
-        self.layers, self.biases = layers, [bias[-2:, None] for bias in role_biases]
-        self._keys_values: list[Tensor] = []  # of the layers that were entered
-        self._enter(hidden, projected + self.biases[0])
+        self.layers, self.source = layers, source
+        self.biases = [bias[-2:, None] for bias in role_biases]
+        self._upper_inputs: list[LayerInput] = []  # of the second layer, the third, ...
+        self._first_keys_values: Tensor | None = None
 
     def keys_values(self, number: int) -> Tensor:
         """``(2, compositions, 2 * hidden_size)``: the keys and values that a task reads in a layer."""
-        while len(self._keys_values) <= number:
-            layer, hidden = len(self._keys_values), self._leave()
-            self._enter(hidden, self.layers[layer].project(hidden).add_(self.biases[layer]))
-        return self._keys_values[number]
+        if number:
+            return self._input(number).keys_values
+        if self._first_keys_values is None:
+            self._first_keys_values = self.source.keys_values() + self.biases[0][..., self._size :]
+        return self._first_keys_values
 
     def output(self) -> Tensor:
         """``(2, compositions, hidden_size)``: the output of the last layer."""
-        self.keys_values(len(self.layers) - 1)
-        return self._leave()
+        return self._output(len(self.layers) - 1)
 
     def select(self, rows: Tensor) -> "Children":
-        """The same of some compositions, with what is computed already."""
-        selected = copy.copy(self)
-        selected._hidden, selected._query, *selected._keys_values = (
-            part.index_select(1, rows) for part in (self._hidden, self._query, *self._keys_values)
-        )
-        return selected
+        """The same of some compositions, with the inputs of layers that are computed already."""
+        children = Children(self.layers, (), self.source.select(rows))
+        children.biases = self.biases
+        children._upper_inputs = [layer_input.select(rows) for layer_input in self._upper_inputs]
+        return children
 
-    def _enter(self, hidden: Tensor, projected: Tensor) -> None:
-        """Go on to the next layer, with its queries, keys and values."""
-        size = hidden.shape[-1]
-        self._hidden, (self._query, keys_values) = hidden, projected.split([size, 2 * size], -1)
-        self._keys_values.append(keys_values)
+    @property
+    def _size(self) -> int:
+        return self.biases[0].shape[-1] // 3
 
-    def _leave(self) -> Tensor:
-        """The output of the layer that was entered last."""
-        layer = self.layers[len(self._keys_values) - 1]
-        return layer.finish(attend(layer, self._query, self._keys_values[-1]), self._hidden)
+    def _input(self, number: int) -> LayerInput:
+        if number == 0:
+            query = self.source.query() + self.biases[0][..., : self._size]
+            return LayerInput(self.source.vectors(), query, self.keys_values(0))
+        while len(self._upper_inputs) < number:
+            layer = len(self._upper_inputs) + 1
+            hidden = self._output(layer - 1)
+            projected = self.layers[layer].project(hidden).add_(self.biases[layer])
+            self._upper_inputs.append(LayerInput(hidden, *projected.split([self._size, 2 * self._size], -1)))
+        return self._upper_inputs[number - 1]
+
+    def _output(self, number: int) -> Tensor:
+        layer, entering = self.layers[number], self._input(number)
+        return layer.finish(attend_among_children(layer, entering.query, entering.keys_values), entering.hidden)
 
 
 class _GradientOfChoice(torch.autograd.Function):

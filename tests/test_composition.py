@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fast_r2d2_kernels.attention import composition_attention_reference
 from modeling_fast_r2d2 import FastR2D2Config
-from modeling_fast_r2d2.children_apart import Children, task_output
+from modeling_fast_r2d2.children_apart import Children, FromVectors, task_output
 from modeling_fast_r2d2.composition import Composition, CompositionLayer
 from modeling_fast_r2d2.encoder import is_unchanged
 
@@ -19,7 +19,7 @@ def test_in_bfloat16_compositions_apart_and_in_any_number_are_the_same_to_the_bi
     vectors, tasks = (torch.randn(2, *shape, tiny_config.hidden_size).bfloat16() for shape in ((37,), ()))
     shared, stack = composition.prepare(tasks), composition.stack
     parents, log_probs = composition(shared, vectors)
-    children = Children(stack.layers, shared.role_biases, vectors, stack.layers[0].project(vectors))
+    children = Children(stack.layers, shared.role_biases, FromVectors(vectors, stack.layers[0].query_key_value.weight))
     scored, summed = (task_output(stack, shared, children, task) for task in (0, 1))
     assert torch.equal(composition.log_prob(scored), log_probs)
     assert torch.equal(composition.parent(summed, *children.output()), parents)

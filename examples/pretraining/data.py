@@ -246,8 +246,8 @@ def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, dat
 
 def read_validation(files: list[File], tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> list[tuple[dict, str]]:
     """The first validation sentences that are not too long, as features and as texts; read like a corpus."""
-    found = list(itertools.islice(fitting(lines_as_rows(files, forms_for(data)), tokenizer, data),
-                                  data.validation_sentences))  # fmt: skip
+    read = fitting(lines_as_rows(files, forms_for(data)), tokenizer, data)
+    found = list(itertools.islice(read, data.validation_sentences))
     if files and not found:
         names = ", ".join(name for name, *_ in files)
         raise ValueError(f"no sentence of 1 to {data.max_length} tokens in {names}")

@@ -55,19 +55,14 @@ class Loss:
 
 LOSSES = [
     Loss("lm", lambda of: of.model.lm_loss(of.batch, of.chart, of.encoded), "tokens", "lm_weight", needs_chart=False),
-    Loss(
-        "tree",
-        lambda of: of.model.tree_loss(of.batch, of.chart, of.encoded),
-        "sentences",
-        "tree_weight",
-        is_always_shown=True,
-    ),
+    Loss("tree", lambda of: of.model.tree_loss(of.batch, of.chart, of.encoded), "sentences", "tree_weight",
+         is_always_shown=True),
     Loss("choice", choice_loss, "tokens", "choice_loss"),
     Loss("meaning", MeaningLoss, "constituents", "meaning_weight", needs_chart=False),
     Loss("topic", TopicLoss, "sentences", "topic_weight", needs_chart=False),
     Loss("similarity", SimilarityLoss, "sentences", "similarity_weight", needs_chart=False),
     Loss("memory", MemoryLoss, "constituents", "memory_weight", needs_chart=False),
-]
+]  # fmt: skip
 
 
 def check_stages(stages: Iterable[Stage]) -> None:

@@ -123,7 +123,8 @@ def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: fl
     norms = clip_gradients(optimizer, max_grad_norm)
     if not tree_weight:
         drop_gradients(optimizer, "parser")
-    is_finite = all(map(math.isfinite, [*losses.values(), *map(float, norms.values())]))
+    norms = [norm.to(accelerator.device) for norm in norms.values()]  # that of no gradients is on the CPU
+    is_finite = all(map(math.isfinite, [*losses.values(), *torch.stack(norms).tolist()]))
     if is_finite:
         optimizer.step()
     elif accelerator.scaler is not None:
