@@ -7,7 +7,7 @@
             reading.py       ParserTeacher, FileTeacher             consensus.py                   Trainer
 
 A teacher is a checkpoint, or a file with a tree for each line of the text. Parser and chart of a checkpoint can be two
-teachers (``--methods parser minimum_risk``). The student's parser is trained further, or with ``--config_overrides`` a
+teachers (``--methods parser chart``). The student's parser is trained further, or with ``--config_overrides`` a
 smaller and faster one takes its place. The student's encoder does not change: train it along the new trees with
 ``pretrain.py --model <output_dir>/model``.
 
@@ -39,7 +39,6 @@ from transformers.trainer_utils import get_last_checkpoint
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.checkpoints.folders import HEADS
-from modeling_fast_r2d2.configuration_fast_r2d2 import MINIMUM_RISK
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
 from modeling_fast_r2d2.grammar_induction.consensus import (
     chart_posteriors,
@@ -76,7 +75,7 @@ class DistillationOptions:
     clean_wikitext: bool = option("undo WikiText's mark-up (@-@, @,@, @.@, <unk>)", False)
     methods: list[str] | None = option(
         "which trees of each teacher to learn from, in their order; by default the parser's. A checkpoint may be two "
-        "teachers: minimum_risk takes the probabilities in its chart",
+        "teachers: chart takes the probabilities in its chart",
         choices=list(METHODS),
     )
     bounds_bonus: float | None = option(
@@ -139,7 +138,7 @@ class ParserTeacher:
         for own, sentence in zip(read, sentences, strict=True):
             if own.words != sentence.words:
                 raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
-        if self.parser.method == MINIMUM_RISK:
+        if self.parser.method == "chart":
             return chart_posteriors(probabilities_of_batch(self.parser, read), size)
         spans, scores, _ = self.parser.run(read)
         if self.parser.method != PARSER:

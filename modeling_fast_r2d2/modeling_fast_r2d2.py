@@ -114,8 +114,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
                 ``split_scores``.
             split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
             encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``. ``"minimum_risk"``
-                is ``"chart"``, root included, but ``spans`` and constituents are those of the chart's tree of minimum
-                risk (see `TreeDistribution`), not of its best one.
+                is ``"chart"``, root included, but ``spans`` and constituents are those of another tree of it: the one
+                that shares most constituents with a tree that the encoder draws from the chart and one that the parser
+                draws from it (see `TreeDistribution`).
             token_type_ids: ignored; tokenizers may give it.
             output_hidden_states: whether to return ``hidden_states``; None takes the configuration's value.
             output_attentions: ignored; attentions are None (see `outputs`).
@@ -131,7 +132,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         encoding = check_encoding(self.config.encoding if encoding is None else encoding, (*ENCODINGS, MINIMUM_RISK))
         inputs = (input_ids, attention_mask, atom_spans, inputs_embeds, split_scores, split_bonus, split_signs)
         batch = self.read_batch(*inputs, output_hidden_states=output_hidden_states)
-        if encoding == MINIMUM_RISK and batch.split_bonus is not None:
+        if encoding == MINIMUM_RISK:
             check_finite_scores(batch, "a tree of minimum risk needs finite scores and a finite split_bonus")
         chart, encoded = self.encode_batch(
             batch, "chart" if encoding == MINIMUM_RISK else encoding, reachable_only=True
@@ -139,7 +140,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if encoding == MINIMUM_RISK:
             trees = TreeDistribution(chart, encoded.choices())
             trees = trees if batch.split_bonus is None else trees.add_bonus(batch.sentences.flatten(batch.split_bonus))
-            encoded = dataclasses.replace(encoded, chosen=trees.minimum_risk())
+            of_parser = TreeDistribution.of_parser(chart, batch.sentences.flatten(batch.split_scores))
+            encoded = dataclasses.replace(encoded, chosen=trees.minimum_risk(of_parser))
         return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
     def read_batch(

@@ -30,6 +30,16 @@ class TreeDistribution:
     def __init__(self, chart: Chart, candidate_log_prob: Tensor):
         self.chart, self.candidate_log_prob = chart, candidate_log_prob
 
+    @classmethod
+    def of_parser(cls, chart: Chart, scores: Tensor) -> "TreeDistribution":
+        """The parser's trees, as far as the chart has them: a cell takes a candidate by the softmax of their scores.
+
+        Args:
+            scores: ``(num_tokens,)``, split scores, sentences end to end; those at sentence ends are not read.
+        """
+        of_candidates = scores.to(torch.promote_types(scores.dtype, torch.float32))[chart.splits.clamp(min=0)]
+        return cls(chart, of_candidates.masked_fill(chart.splits < 0, float("-inf")))
+
     @functools.cached_property
     def probabilities(self) -> Tensor:
         """``(num_cells, window)``: the probability of every candidate, given its cell. Without a gradient."""
@@ -67,13 +77,18 @@ class TreeDistribution:
         """
         return self._counts(num_trees, functools.partial(_multinomial, generator=generator))
 
-    def minimum_risk(self) -> Tensor:
+    def minimum_risk(self, *others: "TreeDistribution") -> Tensor:
         """The choices of the tree of minimum risk, which shares most constituents with drawn trees.
 
         The worth of a cell is its marginal. The worth of a tree is the sum of its cells' (Goodman, 1996, does this with
-        a grammar's chart). Ties go to the left.
+        a grammar's chart; for several systems: Shayegh et al., 2024, 2310.01717). Ties go to the left.
+
+        Args:
+            others: of the same chart. A tree is drawn from each of them, too, and each counts as much as this one.
         """
         chart, marginals = self.chart, self.marginals()
+        for other in others:
+            marginals = marginals + other.marginals()
         worth = marginals.new_zeros(chart.num_nodes)  # of the best tree below each node
         chosen = torch.zeros_like(chart.splits[:, 0])
         for level in chart.levels:

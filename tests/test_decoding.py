@@ -32,7 +32,9 @@ def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(t
         assert torch.equal(ours.pooler_output, expected.pooler_output)
     batch = model.read_batch(**a_batch, atom_spans=None, **raised)
     chart, encoded = model.encode_batch(batch, "chart", reachable_only=True)
-    chosen = TreeDistribution(chart, encoded.choices()).add_bonus(batch.sentences.flatten(bonus)).minimum_risk()
+    of_encoder = TreeDistribution(chart, encoded.choices()).add_bonus(batch.sentences.flatten(bonus))
+    of_parser = TreeDistribution.of_parser(chart, batch.sentences.flatten(scores))
+    chosen = of_encoder.minimum_risk(of_parser)
     expected = model.output_fields(batch, chart, dataclasses.replace(encoded, chosen=chosen))["spans"]
     options = {"encoding": "minimum_risk"}
     assert torch.equal(model(**a_batch, **options, split_bonus=bonus).spans, expected)
@@ -50,5 +52,7 @@ def test_infinite_scores_have_no_minimum_risk_and_no_losses(tiny_model, a_batch)
     infinite = torch.full(a_batch["input_ids"][:, 1:].shape, float("inf"))
     with pytest.raises(ValueError, match="infinity in split_scores; a tree of minimum risk needs finite scores and a"):
         tiny_model.model(**a_batch, encoding="minimum_risk", split_bonus=infinite)
+    with pytest.raises(ValueError, match="infinity in split_scores"):
+        tiny_model.model(**a_batch, encoding="minimum_risk", split_scores=infinite)
     with pytest.raises(ValueError, match="encoding must be one of forced, chart, heuristic, got 'minimum_risk'"):
         tiny_model(**a_batch, encoding="minimum_risk")

@@ -108,16 +108,33 @@ def test_the_best_tree_has_the_highest_log_prob_of_all(lengths, window, seed):
 
 
 @settings(max_examples=60)
-@given(**CHARTS)
-def test_the_tree_of_minimum_risk_shares_most_with_all_trees(lengths, window, seed):
-    trees, _, _ = draw(lengths, window, seed, forbid=True)
+@given(**CHARTS, with_parser=st.booleans())
+def test_the_tree_of_minimum_risk_shares_most_with_all_trees(lengths, window, seed, with_parser):
+    trees, _, scores = draw(lengths, window, seed, forbid=True)
     chart = trees.chart
-    ours = chosen_tree(chart, trees.minimum_risk())
-    for offset, n, sentence in zip(chart.offsets.tolist(), lengths, trees_by_sentence(trees), strict=True):
-        shared = lambda these: float(sum(p * len(these & tree.keys()) for p, tree in sentence))  # noqa: E731, B023
-        expected = {frozenset(tree): shared(tree.keys()) for _, tree in sentence}
+    others = [TreeDistribution.of_parser(chart, scores)] if with_parser else []
+    ours = chosen_tree(chart, trees.minimum_risk(*others))
+    own, of_all = trees_by_sentence(trees), [trees_by_sentence(each) for each in (trees, *others)]
+    for row, (offset, n) in enumerate(zip(chart.offsets.tolist(), lengths, strict=True)):
+        drawn = [pair for sentences in of_all for pair in sentences[row]]
+        shared = lambda these: float(sum(p * len(these & tree.keys()) for p, tree in drawn))  # noqa: E731, B023
+        expected = {frozenset(tree): shared(tree.keys()) for _, tree in own[row]}
         tree = frozenset((ours[offset : offset + n - 1] - chart.num_tokens).tolist())
         assert expected[tree] == pytest.approx(max(expected.values()), rel=1e-9)  # and it is a tree of the chart
+
+
+@given(**CHARTS)
+def test_the_parsers_trees_of_a_chart_have_its_probabilities_among_them(lengths, window, seed):
+    trees, _, scores = draw(lengths, window, seed)
+    scores = scores.detach()
+    for sentence in trees_by_sentence(TreeDistribution.of_parser(trees.chart, scores)):
+        for p, tree in sentence:
+            of_cells = [trees.chart.splits[row] for row in tree]
+            shares = [scores[splits[splits >= 0]].softmax(0) for splits in of_cells]
+            expected = torch.stack([torch.ones((), dtype=torch.float64)] + [
+                share[candidate] for share, candidate in zip(shares, tree.values(), strict=True)
+            ]).prod()  # fmt: skip
+            assert float(p) == pytest.approx(float(expected))
 
 
 @given(**CHARTS)

@@ -115,7 +115,7 @@ class TreeParser:
         model: any of the models; methods other than ``"parser"``, and vectors, need one with an encoder.
         tokenizer: the fast tokenizer of the model.
         method: ``"parser"`` gives the parser's trees (Fast-R2D2* in the paper); ``"chart"`` the best trees of the
-            pruned chart (Fast-R2D2); ``"minimum_risk"`` the trees of minimum risk under the chart; ``"heuristic"``
+            pruned chart (Fast-R2D2); ``"minimum_risk"`` the trees on which chart and parser agree most; ``"heuristic"``
             the best trees of R2D2's chart.
         pieces: give trees over word pieces instead of words.
         keep_words: allow only trees in which every word is a constituent.

@@ -67,7 +67,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--checkpoint", default=DEFAULT_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s")
     add("--method", choices=METHODS, default="parser", help="parser: the parser's trees (default); chart: the "
-        "best trees of the chart; minimum_risk: trees of minimum risk under the chart; heuristic: R2D2")  # fmt: skip
+        "best trees of the chart; minimum_risk: those that both agree on most; heuristic: R2D2")  # fmt: skip
     add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
     add("--batch_tokens", type=int, default=8192, help="tokens that are parsed together; default: %(default)s")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
