@@ -138,10 +138,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             batch, "chart" if encoding == MINIMUM_RISK else encoding, reachable_only=True
         )
         if encoding == MINIMUM_RISK:
-            trees = TreeDistribution(chart, encoded.choices())
-            trees = trees if batch.split_bonus is None else trees.add_bonus(batch.sentences.flatten(batch.split_bonus))
-            of_parser = TreeDistribution.of_parser(chart, batch.sentences.flatten(batch.split_scores))
-            encoded = dataclasses.replace(encoded, chosen=trees.minimum_risk(of_parser))
+            encoded = dataclasses.replace(encoded, chosen=self._minimum_risk(batch, chart, encoded))
         return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
     def read_batch(
@@ -248,6 +245,14 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             is_bad_row = torch.zeros_like(chart.offsets, dtype=torch.bool).index_fill(0, rows, True)
             remedy = "all weights are finite, so its numbers are too large; use torch.float32 or torch.bfloat16"
             refuse_rows(is_bad_row, f"NaN or infinity in its vectors ({encoded.nodes.dtype})", remedy)
+
+    @staticmethod
+    def _minimum_risk(batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
+        """The choices, ``(num_cells,)``, of the tree on which encoder and parser agree most."""
+        scores = batch.sentences.flatten(batch.split_scores)
+        bonus = torch.zeros_like(scores) if batch.split_bonus is None else batch.sentences.flatten(batch.split_bonus)
+        of_encoder = TreeDistribution(chart, encoded.choices()).add_bonus(bonus)
+        return of_encoder.minimum_risk(TreeDistribution.of_parser(chart, scores))
 
     def output_fields(
         self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, with_constituents: bool = True
