@@ -138,7 +138,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             batch, "chart" if encoding == MINIMUM_RISK else encoding, reachable_only=True
         )
         if encoding == MINIMUM_RISK:
-            encoded = dataclasses.replace(encoded, chosen=self._minimum_risk(batch, chart, encoded))
+            of_encoder, scores = self.encoder_trees(batch, chart, encoded), batch.sentences.flatten(batch.split_scores)
+            chosen = of_encoder.minimum_risk(TreeDistribution.of_parser(chart, scores))
+            encoded = dataclasses.replace(encoded, chosen=chosen)
         return FastR2D2Output(**self.output_fields(batch, chart, encoded))
 
     def read_batch(
@@ -247,12 +249,10 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             refuse_rows(is_bad_row, f"NaN or infinity in its vectors ({encoded.nodes.dtype})", remedy)
 
     @staticmethod
-    def _minimum_risk(batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> Tensor:
-        """The choices, ``(num_cells,)``, of the tree on which encoder and parser agree most."""
-        scores = batch.sentences.flatten(batch.split_scores)
-        bonus = torch.zeros_like(scores) if batch.split_bonus is None else batch.sentences.flatten(batch.split_bonus)
-        of_encoder = TreeDistribution(chart, encoded.choices()).add_bonus(bonus)
-        return of_encoder.minimum_risk(TreeDistribution.of_parser(chart, scores))
+    def encoder_trees(batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart) -> TreeDistribution:
+        """The encoder's distribution over the trees of a chart, with the batch's bonus for some split points."""
+        trees = TreeDistribution(chart, encoded.choices())
+        return trees if batch.split_bonus is None else trees.add_bonus(batch.sentences.flatten(batch.split_bonus))
 
     def output_fields(
         self, batch: EmbeddedBatch, chart: Chart, encoded: EncodedChart, with_constituents: bool = True

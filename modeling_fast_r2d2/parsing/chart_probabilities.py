@@ -9,7 +9,6 @@ from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import Span
 
 from ..embedding import evaluation, model_inputs
-from ..tree_distribution import TreeDistribution
 from .tree_parser import TreeParser, check_encoder
 
 
@@ -53,10 +52,7 @@ def probabilities_of_batch(parser: TreeParser, sentences: list[ReadSentence]) ->
             **model_inputs(model, parser.processor, sentences, parser.bounds_bonus, parser.keep_words)
         )
         chart, encoded = model.encode_batch(embedded, "chart", reachable_only=True)
-        trees = TreeDistribution(chart, encoded.choices())
-        if embedded.split_bonus is not None:
-            trees = trees.add_bonus(embedded.sentences.flatten(embedded.split_bonus))
-        probabilities = trees.marginals().cpu()
+        probabilities = model.encoder_trees(embedded, chart, encoded).marginals().cpu()
     spans, offsets = chart.spans[chart.num_tokens :].cpu(), chart.offsets.cpu()
     rows = torch.searchsorted(offsets, spans[:, 0].contiguous(), right=True) - 1
     spans = spans - offsets[rows, None]
