@@ -28,8 +28,8 @@ from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 from modeling_fast_r2d2.grammar_induction.metrics import inner_spans
 from modeling_fast_r2d2.grammar_induction.systems import baseline_trees
-from modeling_fast_r2d2.parsing.confidence import Calibration, evidence_of
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from tokenization_fast_r2d2.confidence import Calibration, evidence_of
 from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import Span
 

@@ -76,13 +76,13 @@ class TopDownParser(nn.Module):
         """What tokens add to the log-odds of a constituent, by where they stand to it (`PLACES`).
 
         Args:
-            input_ids: ``(tokens,)`` long.
+            input_ids: ``(...)`` long.
 
         Returns:
-            ``(tokens, 4)``, float32 or wider; 0 without ``config.confidence_words``.
+            ``(..., 4)``, float32 or wider; 0 without ``config.confidence_words``.
         """
         if not hasattr(self, "confidence_weight"):
-            return torch.zeros(len(input_ids), len(PLACES), device=input_ids.device)
+            return torch.zeros(*input_ids.shape, len(PLACES), device=input_ids.device)
         return F.linear(self.embeddings(input_ids), self.confidence_weight)
 
     def _apply(self, function: Callable[[Tensor], Tensor], recurse: bool = True) -> "TopDownParser":

@@ -29,18 +29,20 @@ class ConstituencyParsingPipeline(Pipeline):
     It takes one sentence or a list, with ``batch_size=`` as any pipeline, or ``batch_tokens=``. A list, or a column
     of a table, is parsed in batches of 8192 tokens if neither is given; a generator or a data set sentence by
     sentence. The result for a sentence is a dict: ``brackets``, a string; ``words``; ``spans``, first and last word
-    of each constituent, inclusive, in the order of split points; ``tree``, an `nltk.Tree`. ``save_pretrained`` writes
-    this code beside the model, for processes without this package.
+    of each constituent, inclusive, in the order of split points; ``confidences``, how probably each of these is right
+    (see `TreeParser`); ``tree``, an `nltk.Tree`. ``save_pretrained`` writes this code beside the model, for processes
+    without this package.
 
     Args:
         method: whose trees, as for `TreeParser`: ``"parser"``, the default, which needs no encoder; ``"chart"``;
             ``"minimum_risk"``; or ``"heuristic"``.
         batch_tokens: largest number of tokens, padding included, that are parsed at once. Sentences of like length are
             parsed together.
+        min_confidence: from 0 to 1; constituents of which the parser is less sure are left out: there trees are flat.
 
     Raises:
-        ValueError: for an unknown method or argument, a sentence that is no text (of a list it names the row), and a
-            model without the encoder that the method needs.
+        ValueError: for an unknown method or argument, a sentence that is no text (of a list it names the row), a
+            ``min_confidence`` that is not from 0 to 1, and a model without the encoder that the method needs.
     """
 
     _load_tokenizer = True
@@ -73,12 +75,16 @@ class ConstituencyParsingPipeline(Pipeline):
                 results[row] = result
         return results
 
-    def _sanitize_parameters(self, method: str | None = None, **kwargs: Any) -> tuple[dict, dict, dict]:
+    def _sanitize_parameters(
+        self, method: str | None = None, min_confidence: float | None = None, **kwargs: Any
+    ) -> tuple[dict, dict, dict]:
         if kwargs:
             raise ValueError(
-                f"unknown arguments {', '.join(kwargs)}; constituency-parsing has method, batch_size and batch_tokens"
+                f"unknown arguments {', '.join(kwargs)}; constituency-parsing has method, min_confidence, batch_size "
+                "and batch_tokens"
             )
-        return {}, {} if method is None else {"method": check_method(method)}, {}
+        given = {} if method is None else {"method": check_method(method)}
+        return {}, given, {} if min_confidence is None else {"min_confidence": min_confidence}
 
     def preprocess(self, sentence: Any) -> dict:
         """A text, or a sentence that was read, as a list of them is."""
@@ -91,18 +97,25 @@ class ConstituencyParsingPipeline(Pipeline):
     def _forward(self, inputs: dict, method: str = PARSER) -> dict:
         sentence = inputs.pop("sentence")
         if method == PARSER:
-            return {"spans": self.model.parse(**inputs).spans, "sentence": sentence}
-        if not hasattr(self.model.base_model, "composition"):
+            output = self.model.parse(**inputs)
+        elif hasattr(self.model.base_model, "composition"):
+            output = self.model.base_model(**inputs, encoding=method, return_dict=True)
+        else:
             raise ValueError(f"{type(self.model).__name__} has no encoder for method={method!r}; load AutoModel")
-        output = self.model.base_model(**inputs, encoding=method, return_dict=True)
-        return {"spans": output.spans, "sentence": sentence}
+        word_odds = self.model.base_model.parser.word_odds(inputs["input_ids"])
+        return {"spans": output.spans, "scores": output.split_scores, "word_odds": word_odds, "sentence": sentence}
 
-    def postprocess(self, outputs: dict) -> dict:
+    def postprocess(self, outputs: dict, min_confidence: float = 0.0) -> dict:
         sentence = outputs["sentence"]
         tree, words = sentence.tree(outputs["spans"][0]), sentence.leaves
+        scores = outputs["scores"][0, sentence.word_split_points].float().numpy()
+        word_odds = outputs["word_odds"][0, : len(sentence.input_ids)].float().numpy()
+        confidences = self._reader.confidences(sentence, tree, scores, word_odds, self.model.config)
+        flat = tree.flat(confidences, min_confidence)
         return {
-            "brackets": tree.brackets(words),
+            "brackets": flat.brackets(words),
             "words": words,
-            "spans": list(tree.spans),
-            "tree": tree.to_nltk(words),
+            "spans": list(flat.spans),
+            "confidences": confidences[confidences >= min_confidence].tolist(),
+            "tree": flat.to_nltk(words),
         }

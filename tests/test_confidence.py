@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing
 from modeling_fast_r2d2.grammar_induction.consensus import span_posteriors
-from modeling_fast_r2d2.parsing.confidence import Calibration, Evidence, split_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from tokenization_fast_r2d2.confidence import Calibration, Evidence, split_probabilities
 
 scores_lists = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9)
 

@@ -15,6 +15,7 @@ from modeling_fast_r2d2 import (
     FastR2D2ForPairClassification,
     FastR2D2ForSequenceClassification,
     FastR2D2Model,
+    TreeParser,
     bundled_checkpoint,
 )
 from tokenization_fast_r2d2 import tokenize_sentences
@@ -25,6 +26,11 @@ SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all da
 @pytest.fixture
 def parse():
     return pipeline("constituency-parsing", model=bundled_checkpoint(), device="cpu")
+
+
+def trees_of(results: list[dict]) -> list[dict]:
+    """Results without their confidences, whose last digits depend on the batch."""
+    return [{name: value for name, value in result.items() if name != "confidences"} for result in results]
 
 
 def expected_trees(tokenizer, method: str) -> list[tuple[BinaryTree, list[str]]]:
@@ -50,12 +56,26 @@ def test_trees_are_the_models(parse, tokenizer, batch_size, method):
         assert isinstance(result["tree"], nltk.Tree)
 
 
+@pytest.mark.parametrize("method", ["parser", "minimum_risk"])
+@pytest.mark.parametrize("batch_size", [1, 6])
+def test_trees_are_as_flat_as_those_of_a_tree_parser(parse, batch_size, method):
+    texts = [*SENTENCES, 'Dogs ("they bark", he said) sleep.']
+    parser = TreeParser.from_pretrained(bundled_checkpoint(), method)
+    for result, parsed in zip(parse(texts, batch_size=batch_size, method=method), parser(texts), strict=True):
+        assert result["confidences"] == pytest.approx(parsed.confidences.tolist(), abs=1e-5)
+    for result, parsed in zip(parse(texts, method=method, min_confidence=0.5), parser(texts), strict=True):
+        assert result["brackets"] == parsed.brackets(0.5) and result["tree"].leaves() == parsed.leaves
+        kept = [(span, sure) for span, sure in zip(parsed.tree.spans, parsed.confidences, strict=True) if sure >= 0.5]
+        assert result["spans"] == [span for span, _ in kept]
+        assert result["confidences"] == pytest.approx([sure for _, sure in kept], abs=1e-5)
+
+
 def test_without_a_model_the_bundled_one_parses(parse):
-    assert pipeline("constituency-parsing", device="cpu")(SENTENCES) == parse(SENTENCES)
+    assert trees_of(pipeline("constituency-parsing", device="cpu")(SENTENCES)) == trees_of(parse(SENTENCES))
 
 
 def test_one_sentence_and_a_stream_are_parsed_too(parse):
-    assert parse(SENTENCES[2]) == parse(SENTENCES)[2]
+    assert trees_of([parse(SENTENCES[2])]) == trees_of(parse(SENTENCES))[2:3]
     stream = (sentence for sentence in SENTENCES)
     assert [result["words"] for result in parse(stream, batch_size=4)] == [s.split() for s in SENTENCES]
 
@@ -91,21 +111,22 @@ def test_a_list_is_parsed_in_batches_by_default(parse, sizes):
     by_default = parse(SENTENCES * 3)
     assert [rows for rows, _ in sizes] == [3 * len(SENTENCES)]
     sizes.clear()
-    assert parse(SENTENCES * 3, batch_size=1) == by_default and {rows for rows, _ in sizes} == {1}
+    assert trees_of(parse(SENTENCES * 3, batch_size=1)) == trees_of(by_default) and {rows for rows, _ in sizes} == {1}
 
 
 @pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"batch_tokens": 12}, {"batch_tokens": 99, "batch_size": 2}])
 def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, sizes):
-    expected = parse(SENTENCES)
+    expected = trees_of(parse(SENTENCES))
     sizes.clear()
-    assert parse(SENTENCES, **options) == expected
+    assert trees_of(parse(SENTENCES, **options)) == expected
     assert all(rows == 1 or rows * tokens <= options["batch_tokens"] for rows, tokens in sizes)
     assert max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
     parse._batch_size, parse._batch_tokens = options.get("batch_size"), options["batch_tokens"]  # as when it was made
     sizes.clear()
-    assert parse(SENTENCES) == expected and max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
+    assert trees_of(parse(SENTENCES)) == expected
+    assert max(rows for rows, _ in sizes) <= options.get("batch_size", len(SENTENCES))
     parse._batch_size, parse._batch_tokens = None, None
-    assert parse([], **options) == [] and parse(SENTENCES[2], **options) == expected[2]
+    assert parse([], **options) == [] and trees_of([parse(SENTENCES[2], **options)]) == expected[2:3]
     with pytest.raises(ValueError, match="row 1: a text must be a string, got 3"):
         parse([SENTENCES[0], 3], **options)
 
@@ -118,12 +139,14 @@ def test_what_is_no_sentence_is_refused(parse):
     with pytest.raises(ValueError, match="method must be one of parser, chart, minimum_risk, heuristic, got 'forced'"):
         parse("a cat", method="forced")
     assert parse("")["words"] == ["[UNK]"]
+    with pytest.raises(ValueError, match="min_confidence must be from 0 to 1, got 70"):
+        parse("a cat", min_confidence=70)
 
 
 def test_a_parser_alone_is_enough(parse, tokenizer):
     model = FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint())
     parse_alone = pipeline("constituency-parsing", model=model, tokenizer=tokenizer)
-    assert parse_alone(SENTENCES) == parse(SENTENCES)
+    assert trees_of(parse_alone(SENTENCES)) == trees_of(parse(SENTENCES))
     with pytest.raises(ValueError, match="FastR2D2ForConstituencyParsing has no encoder for method='chart'"):
         parse_alone(SENTENCES, method="chart")
 
@@ -133,7 +156,7 @@ def test_heads_and_tokenizers_that_pad_on_the_left_parse_too(parse):
     model = FastR2D2ForSequenceClassification.from_pretrained(bundled_checkpoint())
     parse_left = pipeline("constituency-parsing", model=model, tokenizer=left)
     for method in ("parser", "chart"):
-        assert parse_left(SENTENCES, batch_size=3, method=method) == parse(SENTENCES, method=method)
+        assert trees_of(parse_left(SENTENCES, batch_size=3, method=method)) == trees_of(parse(SENTENCES, method=method))
     assert left.padding_side == "left"
 
 
@@ -142,7 +165,7 @@ import sys, json
 import transformers
 pipe = transformers.pipeline(sys.argv[1], model=sys.argv[2], trust_remote_code=True)
 assert "transformers_modules" in type(pipe.model).__module__, type(pipe.model)
-results = pipe(json.loads(sys.argv[3]), batch_size=2)
+results = pipe(json.loads(sys.argv[3]), batch_size=2, **json.loads(sys.argv[4]))
 print(json.dumps([{key: str(value) for key, value in result.items()} for result in results]))
 """
 
@@ -150,10 +173,12 @@ print(json.dumps([{key: str(value) for key, value in result.items()} for result 
 @pytest.mark.slow
 def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_path, run_without_the_package):
     parse.save_pretrained(tmp_path / "saved")
-    results = run_without_the_package(CLEAN_PROCESS, "constituency-parsing", tmp_path / "saved", json.dumps(SENTENCES))
-    assert results == [{key: str(value) for key, value in result.items()} for result in parse(SENTENCES)]
+    given = json.dumps(SENTENCES), json.dumps({"min_confidence": 0.5})
+    results = run_without_the_package(CLEAN_PROCESS, "constituency-parsing", tmp_path / "saved", *given)
+    expected = trees_of(parse(SENTENCES, min_confidence=0.5))
+    assert trees_of(results) == [{key: str(value) for key, value in result.items()} for result in expected]
     again = pipeline("constituency-parsing", model=str(tmp_path / "saved"), trust_remote_code=True)
-    assert again(SENTENCES) == parse(SENTENCES)
+    assert trees_of(again(SENTENCES)) == trees_of(parse(SENTENCES))
 
 
 PAIRS = [{"text": first, "text_pair": second} for first, second in zip(SENTENCES, SENTENCES[::-1], strict=True)]
@@ -177,7 +202,8 @@ def test_a_saved_classifier_classifies(model_class, inputs, tokenizer, tmp_path,
         for result, expected in zip(classify(inputs, batch_size=batch_size), probabilities, strict=True):
             assert result["label"] == f"LABEL_{expected.argmax()}"
             assert result["score"] == pytest.approx(expected.max().item(), abs=1e-5)
-    remote = run_without_the_package(CLEAN_PROCESS, "text-classification", tmp_path / "saved", json.dumps(inputs))
+    given = json.dumps(inputs), "{}"
+    remote = run_without_the_package(CLEAN_PROCESS, "text-classification", tmp_path / "saved", *given)
     assert [result["label"] for result in remote] == [f"LABEL_{expected.argmax()}" for expected in probabilities]
 
 

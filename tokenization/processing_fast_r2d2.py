@@ -7,12 +7,14 @@ module ``Transformer``, which calls `FastR2D2Model.sentence_vectors` on what `Fa
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 from transformers import BatchFeature, PreTrainedConfig, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import cached_file
 
+from .confidence import Calibration, confidences, evidence_of
 from .reading import ReadSentence, pad_batch, sentences_to_parse
-from .trees import Span
+from .trees import BinaryTree, Span
 from .words import check_text
 
 MODULES = "modules.json"
@@ -117,6 +119,26 @@ class FastR2D2Processor(ProcessorMixin):
     def pad(self, sentences: Sequence[ReadSentence], keep_words: bool = True) -> dict[str, Tensor]:
         """A batch of sentences that were read; see `pad_batch`."""
         return pad_batch(sentences, keep_words)
+
+    def confidences(
+        self,
+        sentence: ReadSentence,
+        tree: BinaryTree,
+        word_scores: np.ndarray,
+        word_odds: np.ndarray,
+        config: Any,
+        words: Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """How sure a parser is of each of ``tree.spans``, ``(leaves - 1,)`` float32.
+
+        Args:
+            word_scores, words: as for `evidence_of`; None if the sentence's ``words`` are words.
+            word_odds: as for `Calibration`.
+            config: of the model, which says how to calibrate.
+        """
+        words = range(len(sentence.words)) if words is None else words
+        evidence = evidence_of(sentence, words, word_scores, tree.spans)
+        return confidences(evidence, len(tree.spans), Calibration.of(config), word_odds)
 
     def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As in transformers, without what `from_pretrained` reads from the model's folder."""

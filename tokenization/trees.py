@@ -95,12 +95,17 @@ class BinaryTree(TreeShape):
         triples = ((i, j, k) for k, (i, j) in enumerate(self.spans))
         return tuple(sorted(triples, key=lambda triple: (triple[0], -triple[1])))
 
-    def flat(self, are_kept: "Sequence[bool] | np.ndarray") -> FlatTree:
-        """The tree with some of its constituents only; the children of the others go to the constituents around them.
+    def flat(self, confidences: "np.ndarray", min_confidence: float) -> FlatTree:
+        """The tree without constituents that are less sure, whose children go to the constituents around them.
 
         Args:
-            are_kept: one per split point, in the order of ``spans``. The whole sentence must be kept.
+            confidences: ``(leaves - 1,)``, in the order of ``spans``; 1 for the whole sentence.
+            min_confidence: from 0, which keeps all, to 1.
+
+        Raises:
+            ValueError: for another number.
         """
+        are_kept = confidences >= check_min_confidence(min_confidence)
         return FlatTree(self.num_leaves, tuple(compress(self.spans, are_kept)))
 
     def constituents(self, trivial: bool = False) -> set[Span]:
@@ -256,3 +261,10 @@ def _spans_by_order(order: Sequence[Any]) -> tuple[Span, ...]:
         first[k] = stack[-1] + 1 if stack else 0
         stack.append(k)
     return tuple(zip(first, last, strict=True))
+
+
+def check_min_confidence(value: float) -> float:
+    """The value, if it is from 0 to 1; else a ValueError."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"min_confidence must be from 0 to 1, got {value!r}")
+    return value

@@ -7,9 +7,9 @@ from nltk import Tree
 from nltk.parse.api import ParserI
 
 from tokenization_fast_r2d2.lines import chunks
+from tokenization_fast_r2d2.trees import check_min_confidence
 from tokenization_fast_r2d2.words import checked_sentences, tokens_with_pieces
 
-from .confidence import check_min_confidence, flat_tree
 from .pretokenized import check_takes_tokens, parse_tokens
 from .tree_parser import TreeParser
 
@@ -49,9 +49,10 @@ class FastR2D2NltkParser(ParserI):
     def parse_sents(self, sents: Iterable[Sequence[str]]) -> Iterator[Iterator[Tree]]:
         """For each sentence, an iterator over its one tree (see `parse_tokens`); over none if there are no tokens."""
         for chunk in chunks(checked_sentences(sents, is_split_into_words=True), self.chunk_size):
-            trees = iter(parse_tokens(self.parser, [tokens for tokens in chunk if len(tokens)]))
+            parsed = iter(parse_tokens(self.parser, [tokens for tokens in chunk if len(tokens)]))
             for tokens in chunk:
-                yield iter([flat_tree(*next(trees), self.min_confidence).to_nltk(tokens)] if len(tokens) else [])
+                found = [next(parsed)] if len(tokens) else []
+                yield iter([tree.flat(sure, self.min_confidence).to_nltk(tokens) for tree, sure in found])
 
     def raw_parse_sents(self, texts: Iterable[str]) -> Iterator[Iterator[Tree]]:
         """For each text, an iterator over its one tree, whose leaves are the tokenizer's words; over none for a text

@@ -17,7 +17,6 @@ from ..embedding import evaluation, in_batches, model_inputs, node_vectors, on_d
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
-from .confidence import Calibration, confidences, evidence_of, flat_tree
 from .running_text import split_texts
 
 
@@ -32,7 +31,7 @@ class ParsedSentence(NamedTuple):
         word_ids: the word number of each leaf.
         offsets: the first character of each leaf in the text, and the one after its last.
         confidences: ``(leaves - 1,)`` float32, for each of ``tree.spans`` the probability that it is a constituent (see
-            `parsing.confidence`). All methods have that of the parser's scores.
+            `tokenization_fast_r2d2.confidence`). All methods have that of the parser's scores.
         vector: ``(hidden_size,)`` float32, the root's vector; None unless the parser has ``with_vectors``.
     """
 
@@ -74,7 +73,7 @@ class ParsedSentence(NamedTuple):
         Raises:
             ValueError: for another number.
         """
-        return flat_tree(self.tree, self.confidences, min_confidence)
+        return self.tree.flat(self.confidences, min_confidence)
 
     def brackets(self, min_confidence: float = 0.0) -> str:
         """The tree in brackets, without the constituents of which the parser is less sure."""
@@ -287,15 +286,14 @@ class TreeParser:
     ) -> ParsedSentence:
         word_ids = sentence.piece_word_ids
         word_scores = scores[sentence.word_split_points]
-        words: Sequence[int] = sentence.word_ids if self.pieces else range(len(sentence.words))
+        words = sentence.word_ids if self.pieces else None
         if self.pieces:
             sentence = sentence.with_pieces_as_words(list(self.tokenizer.convert_ids_to_tokens(sentence.input_ids)))
         else:
             word_ids = sorted(set(word_ids))
         tree = sentence.tree(spans)
         split_scores = sentence.scores(scores, tree) if self.method == "parser" else None
-        evidence = evidence_of(sentence, words, word_scores, tree.spans)
-        sure = confidences(evidence, len(tree.spans), Calibration.of(self.model.config), word_odds)
+        sure = self.processor.confidences(sentence, tree, word_scores, word_odds, self.model.config, words)
         return ParsedSentence(tree, sentence.leaves, split_scores, word_ids, sentence.offsets, sure, vector)
 
 

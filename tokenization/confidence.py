@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenization_fast_r2d2.reading import ReadSentence
-from tokenization_fast_r2d2.tree_shape import FlatTree
-from tokenization_fast_r2d2.trees import BinaryTree, Span
+from .reading import ReadSentence
+from .trees import Span
 
 MOST = 1 - 1e-12  # of probabilities whose log-odds are taken
 LOWEST = -600.0  # of scores below the highest, so that no weight is 0
@@ -137,19 +136,3 @@ def confidences(evidence: Evidence, num_spans: int, calibration: Calibration, wo
     found = np.ones(num_spans, np.float32)
     found[evidence.rows] = calibration(evidence, word_odds)
     return found
-
-
-def flat_tree(tree: BinaryTree, confidences: np.ndarray, min_confidence: float) -> FlatTree:
-    """The tree without the constituents that are less sure.
-
-    Raises:
-        ValueError: if ``min_confidence`` is not from 0 to 1.
-    """
-    return tree.flat(confidences >= check_min_confidence(min_confidence))
-
-
-def check_min_confidence(value: float) -> float:
-    """The value, if it is from 0 to 1; else a ValueError."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"min_confidence must be from 0 to 1, got {value!r}")
-    return value
