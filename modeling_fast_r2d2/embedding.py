@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -252,11 +253,11 @@ def batches_by_length(
         The row numbers of a batch.
 
     Raises:
-        ValueError: if a limit is below 1.
+        ValueError: if a limit is below 1 or no number.
     """
     for name, limit in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
-        if limit is not None and limit < 1:
-            raise ValueError(f"{name} must be >= 1, got {limit}")
+        if limit is not None:
+            check_limit(name, limit)
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):
         is_full = len(batch) == batch_size or (batch_tokens and (len(batch) + 1) * lengths[row] > batch_tokens)
@@ -266,6 +267,12 @@ def batches_by_length(
         batch.append(row)
     if batch:
         yield batch
+
+
+def check_limit(name: str, limit: Any) -> None:
+    """Raise ValueError for what is no number of 1 or more."""
+    if not isinstance(limit, Real) or limit < 1:
+        raise ValueError(f"{name} must be >= 1, got {limit!r}")
 
 
 def node_vectors(

@@ -98,7 +98,7 @@ def test_parsed_sentences_say_how_sure_they_are(model, tokenizer, method):
     assert set(parsed.flat(0.5).spans) == {span for span, value in sure.items() if value >= 0.5}
     assert parsed.flat(1).brackets(leaves).count("(") == sum(value == 1 for value in sure.values())
     assert parser([["word"]], is_split_into_words=True)[0].confidence == 1
-    for wrong in (-0.1, 1.5, math.nan):
+    for wrong in (-0.1, 1.5, math.nan, "0.5"):
         with pytest.raises(ValueError, match="min_confidence must be from 0 to 1"):
             parsed.draw(wrong)
 

@@ -110,8 +110,9 @@ def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tm
     with pytest.raises(ValueError, match="give tokenizer="):
         fresh.encode(TEXTS)
     assert fresh.encode(TEXTS, tokenizer=tokenizer).shape == (5, model.config.hidden_size)
-    with pytest.raises(ValueError, match="batch_size must be >= 1, got 0"):
-        model.encode(TEXTS, batch_size=0)
+    for wrong in (0, "8"):
+        with pytest.raises(ValueError, match=f"batch_size must be >= 1, got {wrong!r}"):
+            model.encode(TEXTS, batch_size=wrong)
 
 
 CLEAN_PROCESS = """

@@ -4,7 +4,7 @@ sentence-transformers runs only modules of its own, unless it is told to trust o
 module ``Transformer``, which calls `FastR2D2Model.sentence_vectors` on what `FastR2D2Processor` makes of texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,8 @@ class FastR2D2Processor(ProcessorMixin):
         """
         options = {name: value for name, value in options.items() if not name.endswith("_kwargs")}  # of images, sound
         options = (text_kwargs or {}) | (common_kwargs or {}) | options
-        if not is_split_into_words and not all(isinstance(sentence, str) for sentence in text):
+        are_texts = is_split_into_words or not isinstance(text, Iterable) or all(isinstance(item, str) for item in text)
+        if not are_texts:
             return BatchFeature(dict(self.tokenizer([_checked_pair(pair) for pair in text], **options)))
         if not self.is_described:
             raise ValueError(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from .tree_shape import FlatTree, Span, TreeShape
@@ -265,6 +266,6 @@ def _spans_by_order(order: Sequence[Any]) -> tuple[Span, ...]:
 
 def check_min_confidence(value: float) -> float:
     """The value, if it is from 0 to 1; else a ValueError."""
-    if not 0 <= value <= 1:
+    if not isinstance(value, Real) or not 0 <= value <= 1:
         raise ValueError(f"min_confidence must be from 0 to 1, got {value!r}")
     return value

@@ -13,7 +13,7 @@ from tokenization_fast_r2d2.trees import BinaryTree, Span
 
 from ..checkpoints import find_checkpoint, load_model, load_tokenizer
 from ..configuration_fast_r2d2 import check_punctuation
-from ..embedding import evaluation, in_batches, model_inputs, node_vectors, on_device
+from ..embedding import check_limit, evaluation, in_batches, model_inputs, node_vectors, on_device
 from ..modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2Model, FastR2D2PreTrainedModel
 from ..parsing_pipeline import PARSER, check_method
 from ..processor_code import processor_class
@@ -145,8 +145,7 @@ class TreeParser:
         batch_tokens: int = 8192,
     ):
         check_method(method)
-        if batch_tokens < 1:
-            raise ValueError(f"batch_tokens must be >= 1, got {batch_tokens}")
+        check_limit("batch_tokens", batch_tokens)
         if method != PARSER or with_vectors:
             check_encoder(model, f"method={method!r}")
         self.model, self.tokenizer, self.method = model, tokenizer, method
