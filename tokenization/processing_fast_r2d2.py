@@ -79,8 +79,8 @@ class FastR2D2Processor(ProcessorMixin):
         """
         options = {name: value for name, value in options.items() if not name.endswith("_kwargs")}  # of images, sound
         options = (text_kwargs or {}) | (common_kwargs or {}) | options
-        are_texts = is_split_into_words or not isinstance(text, Iterable) or all(isinstance(item, str) for item in text)
-        if not are_texts:
+        may_have_pairs = not is_split_into_words and isinstance(text, Iterable)
+        if may_have_pairs and not all(isinstance(item, str) for item in text):
             return BatchFeature(dict(self.tokenizer([_checked_pair(pair) for pair in text], **options)))
         if not self.is_described:
             raise ValueError(

@@ -10,6 +10,7 @@ from tokenization_fast_r2d2.lines import chunks
 from tokenization_fast_r2d2.trees import check_min_confidence
 from tokenization_fast_r2d2.words import checked_sentences, tokens_with_pieces
 
+from ..embedding import check_limit
 from .pretokenized import check_takes_tokens, parse_tokens
 from .tree_parser import TreeParser
 
@@ -34,8 +35,7 @@ class FastR2D2NltkParser(ParserI):
     """
 
     def __init__(self, parser: TreeParser, chunk_size: int = 256, min_confidence: float = 0.0):
-        if chunk_size < 1:
-            raise ValueError(f"chunk_size must be >= 1, got {chunk_size}")
+        check_limit("chunk_size", chunk_size)
         check_takes_tokens(parser)
         self.parser, self.chunk_size, self.min_confidence = parser, chunk_size, check_min_confidence(min_confidence)
 
