@@ -1,4 +1,4 @@
-"""Where sentences end: in text of any script, in WikiText's and in Chinese paragraphs, or at the end of each line."""
+"""Where sentences end: in text of any script, in WikiText's paragraphs, or at the end of each line."""
 
 import re
 from collections import Counter
@@ -131,15 +131,8 @@ def split_wikitext(paragraph: str) -> list[str]:
     return [sentence.strip() for sentence in re.split(r"(?<=\s\.)\s", f" {paragraph} ") if sentence.strip()]
 
 
-def split_chinese(paragraph: str) -> list[str]:
-    """Sentences of a Chinese paragraph, split after each run of 。！？ and any closing quotes and brackets."""
-    sentences = re.findall(r"[^。！？]*(?:[。！？]+[”’」』）》]*|$)", paragraph)
-    return [sentence.strip() for sentence in sentences if sentence.strip()]
-
-
 SENTENCE_RULES: dict[str, Callable[[str], list[str]]] = {
     "line": split_line,
     "text": split_text,
     "wikitext": split_wikitext,
-    "chinese": split_chinese,
 }

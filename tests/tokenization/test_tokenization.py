@@ -244,8 +244,8 @@ PARAGRAPHS = [
     ("wikitext", " It was built in 1852 . The U.S. bought it for $ 3 @.@ 5 million . No stop at the end ",
      ["It was built in 1852 .", "The U.S. bought it for $ 3 @.@ 5 million .", "No stop at the end"]),
     *(("wikitext", line, []) for line in (" = Title = \n", " = = Part = = ", "", " \n")),
-    ("chinese", "你好。「真的嗎？！」他說。沒有句號", ["你好。", "「真的嗎？！」", "他說。", "沒有句號"]),
-    ("chinese", "", []), ("chinese", " \n", []), ("line", " a b \n", ["a b"]), ("line", " \n", []),
+    ("text", "你好。「真的嗎？！」他說。沒有句號", ["你好。", "「真的嗎？！」", "他說。", "沒有句號"]),
+    ("text", "", []), ("text", " \n", []), ("line", " a b \n", ["a b"]), ("line", " \n", []),
 ]  # fmt: skip
 
 
