@@ -19,14 +19,14 @@ CONTEXT.set_forkserver_preload(LIBRARIES)
 _outputs: list[str] = []
 
 
-def pretrain(arguments: list[str], at: tuple[str, int, str] | None = None, num_processes: int = 1) -> list[int]:
+def pretrain(arguments: list[str], at: tuple[str, float, str] | None = None, num_processes: int = 1) -> list[int]:
     """Run to the end, and return one exit code per process. `last_output` has the text that was printed.
 
     Args:
         at: ``(what, n, event)``: at the n-th step (``"step"``), just before the n-th checkpoint gets its name
             (``"publish"``) or before the n-th batch of validation (``"validation"``), ``event`` happens: ``"SIGKILL"``,
             ``"SIGTERM"``, ``"full disk"``, files that cannot grow, or ``"nan"``, losses that are not finite from then
-            on.
+            on. n seconds after the start (``"time"``) there is only ``"SIGALRM"``, which kills as well.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -71,7 +71,10 @@ def _work(arguments, at, rank, num_processes, port, log) -> None:
         os._exit(2)
 
 
-def _arrange(what: str, number: int, event: str) -> None:
+def _arrange(what: str, number: float, event: str) -> None:
+    if what == "time":
+        signal.setitimer(signal.ITIMER_REAL, number)
+        return
     from pretraining import checkpoints, evaluation, loop
     from pretraining.losses import Objective
 

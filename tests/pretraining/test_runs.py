@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pretrain as pretrain_script
@@ -105,6 +106,17 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(options, whole_run, tm
     arguments = [*options, "--output_dir", str(tmp_path / "run")]
     for what, number in kills:
         assert pretrain(arguments, at=(what, number, "SIGKILL")) == [-9]
+    assert pretrain(arguments) == [0]
+    assert_same_weights(tmp_path / "run", whole_run)
+
+
+@pytest.mark.slow
+def test_a_run_may_be_killed_at_any_moment(options, whole_run, tmp_path):
+    """While it reads, trains, evaluates or saves. Each time it goes on from where it went on."""
+    arguments = [*options, "--output_dir", str(tmp_path / "run")]
+    for moment in (random.uniform(0, 4) for _ in range(6)):
+        print(f"killed after {moment} s")
+        assert pretrain(arguments, at=("time", moment, "SIGALRM"))[0] in (-signal.SIGALRM, 0)
     assert pretrain(arguments) == [0]
     assert_same_weights(tmp_path / "run", whole_run)
 
