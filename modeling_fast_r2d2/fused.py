@@ -42,7 +42,7 @@ def fused_kernels(composition_kernels: str, tensor: Tensor, sizes: KernelSizes |
     kernels = _load()
     if kernels is not None and kernels.runs_fused(tensor):
         place = str(tensor.device), tensor.dtype, sizes, torch.is_grad_enabled()
-        fault = _fault(*place, composition_kernels == "triton")
+        fault = _find_fault(*place, composition_kernels == "triton")
         return kernels if fault is None else None
     if composition_kernels == "triton":
         raise ValueError(
@@ -51,13 +51,6 @@ def fused_kernels(composition_kernels: str, tensor: Tensor, sizes: KernelSizes |
         )
     _say_that_torch_runs("the fast-r2d2 package" if kernels is None else "Triton")
     return None
-
-
-@torch.compiler.assume_constant_result  # torch's compiler must not look into the check
-def _fault(
-    device: str, dtype: torch.dtype, sizes: KernelSizes | None, with_gradients: bool, must_run: bool
-) -> str | None:
-    return _find_fault(device, dtype, sizes, with_gradients, must_run)
 
 
 @cache

@@ -122,6 +122,7 @@ def test_the_processor_takes_words_and_a_largest_length_and_refuses_what_it_does
         with pytest.raises(ValueError, match="pairs of two texts"):
             processor(text)
     assert set(processor([("a cat", "a dog")])["token_type_ids"][0]) == {0, 1}
+    assert torch.equal(processor(iter(texts))["input_ids"], processor(texts)["input_ids"])
 
 
 def test_classifiers_learn_along_the_trees_of_encode(processor):

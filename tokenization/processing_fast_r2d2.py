@@ -4,7 +4,7 @@ sentence-transformers runs only modules of its own, unless it is told to trust o
 module ``Transformer``, which calls `FastR2D2Model.sentence_vectors` on what `FastR2D2Processor` makes of texts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,7 @@ class FastR2D2Processor(ProcessorMixin):
         """
         options = {name: value for name, value in options.items() if not name.endswith("_kwargs")}  # of images, sound
         options = (text_kwargs or {}) | (common_kwargs or {}) | options
+        text = list(text) if isinstance(text, Iterator) else text  # it is looked at twice
         may_have_pairs = not is_split_into_words and isinstance(text, Iterable)
         if may_have_pairs and not all(isinstance(item, str) for item in text):
             return BatchFeature(dict(self.tokenizer([_checked_pair(pair) for pair in text], **options)))

@@ -26,7 +26,8 @@ def write_aside(target: Path, write: Callable[[Path], object]) -> None:
     """
     check_is_file(target)
     target = target.resolve()
-    aside = target.with_name(f".{target.name}.{socket.gethostname()}.{os.getpid()}{target.suffix}")
+    beginning = target.name[:30]  # names have an end
+    aside = target.with_name(f".{beginning}.{socket.gethostname()}.{os.getpid()}{target.suffix}")
     try:
         write(aside)
         with open(aside, "rb+") as file:  # else the name may reach the disk before the content

@@ -24,7 +24,7 @@ def test_a_cpu_takes_torchs_operations_unless_told_otherwise():
 def definitions(monkeypatch) -> None:
     """The definitions of the fused ops run for ``composition_kernels="triton"``."""
     monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
-    monkeypatch.setattr(fused, "_fault", lambda *_: None)
+    monkeypatch.setattr(fused, "_find_fault", lambda *_: None)
 
 
 def test_a_chart_on_fused_ops_has_torchs_loss_and_gradients(tiny_config, a_batch, definitions):

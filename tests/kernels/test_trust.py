@@ -16,23 +16,6 @@ from modeling_fast_r2d2 import fused
 SIZES = 8, 2, 16, 3
 
 
-def test_torchs_compiler_does_not_look_into_the_check(monkeypatch):
-    def check(device, dtype, sizes, with_gradients):
-        found.append(torch.compiler.is_dynamo_compiling())
-        return torch.ones(2).sum().item() * 0 or None  # what would break a graph
-
-    found: list[bool] = []
-    monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
-    monkeypatch.setattr(fast_r2d2_kernels.trust, "first_fault", check)
-    monkeypatch.setattr(fused, "_find_fault", cache(fused._find_fault.__wrapped__))
-    choose = torch.compile(
-        lambda x: x + 1 if fused.fused_kernels("triton", x, SIZES) is not None else x - 1,
-        fullgraph=True,
-        backend="eager",
-    )
-    assert choose(torch.zeros(2, 8)).eq(1).all() and found == [False]
-
-
 def test_the_check_takes_the_models_own_sizes_and_its_gradients_when_they_are_asked_for(tiny_model, monkeypatch):
     asked = []
     monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
