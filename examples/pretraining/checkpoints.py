@@ -1,6 +1,6 @@
 """Folders that are whole or not there: they are written aside, listed with checksums and then renamed.
 
-A checkpoint holds the state of a run: model, losses' parameters, optimiser, schedule, progress, the parser's snapshot,
+A checkpoint holds the state of a run: model, losses' parameters, optimiser, progress, the parser's snapshot,
 and each process's position and random state. The best weights are kept in such a folder, too.
 """
 
@@ -206,7 +206,6 @@ def _parts(run) -> dict:
     parts = {
         "losses": run.accelerator.unwrap_model(run.objective).own,
         "optimizer": run.optimizer,
-        "schedule": run.schedule,
         "scaler": run.accelerator.scaler,
         "snapshot": run.guide.snapshot,
         "grammar": run.guide.grammar,

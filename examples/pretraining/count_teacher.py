@@ -8,22 +8,13 @@ Words beside punctuation and at the ends of sentences behave like words at the e
 Raw text is enough. It is counted once, when it is read.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
-import safetensors.numpy
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from modeling_fast_r2d2.text_files import write_aside
 from pretraining.corpus import Corpus
-
-Kind = TypeVar("Kind")
-COUNTS_FILE = "unit_counts.safetensors"
 
 
 @dataclass(frozen=True)
@@ -33,29 +24,6 @@ class UnitCounts:
     occurrences: np.ndarray
     begins: np.ndarray
     ends: np.ndarray
-
-
-def read_or_make(
-    kind: Callable[..., Kind], path: Path, make: Callable[[], Kind], is_main: bool, form=safetensors.numpy
-) -> Kind:
-    """What a run's folder keeps of its text; or what is made now, which the main process saves.
-
-    Args:
-        kind: a dataclass of arrays or tensors.
-        form: the module of safetensors for these.
-
-    Raises:
-        ValueError: if the file is damaged.
-    """
-    if not path.exists():
-        made = make()
-        if is_main:
-            write_aside(path, lambda aside: form.save_file(vars(made), aside))
-        return made
-    try:
-        return kind(**form.load_file(path))
-    except (SafetensorError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it, and the text is counted again") from error
 
 
 class CountTeacher:

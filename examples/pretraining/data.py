@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import safetensors.torch
 from accelerate import Accelerator
 from datasets import Dataset, IterableDataset
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_tokenizer
 from modeling_fast_r2d2.grammar_induction import LabelledTree
-from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_text
+from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_aside, write_text
 from pretraining.corpus import (
     Corpus,
     File,
@@ -26,7 +27,7 @@ from pretraining.corpus import (
     tokenize,
     tokenize_corpus,
 )
-from pretraining.count_teacher import COUNTS_FILE, UnitCounts, count_units, read_or_make
+from pretraining.count_teacher import UnitCounts, count_units
 from pretraining.count_vectors import VECTORS_FILE, CountVectors, count_vectors
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import final_config, make_model, make_tokenizer, size_of_count_vectors
@@ -132,7 +133,7 @@ def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]],
             make_run_folder(folder, settings, tokenizer)
         counts = None
         if data.treebank or options.uses("needs_counts"):
-            counts = read_counts(folder, corpus, texts, tokenizer, data, accelerator.is_main_process)
+            counts = count_units(corpus or read_beginning(texts, tokenizer, data), len(tokenizer))
         vectors = read_count_vectors(folder, corpus, tokenizer, options, accelerator.is_main_process)
     if not folder.exists():
         raise ValueError(f"some machine does not see {folder}; --output_dir must be on a disk that all machines share")
@@ -193,38 +194,33 @@ def _is_unfinished(path: Path) -> bool:
     return path.name in (TOKENIZER_FOLDER, LOCK_FILE, OWNER_FILE) or path.name.startswith(f".{SETTINGS_FILE}.")
 
 
-def read_counts(
-    folder: Path,
-    corpus: Corpus | None,
-    texts: Dataset | IterableDataset,
-    tokenizer: PreTrainedTokenizerBase,
-    data: DataOptions,
-    is_main: bool,
-) -> UnitCounts:
-    """The counts in the run's folder, or new ones, which the main process saves; of a stream, only of its beginning."""
-
-    def make() -> UnitCounts:
-        if corpus is not None:
-            return count_units(corpus, len(tokenizer))
-        beginning = Dataset.from_list(list(itertools.islice(texts, data.shuffle_buffer)))
-        return count_units(tokenize_corpus(beginning, tokenizer, data), len(tokenizer))
-
-    return read_or_make(UnitCounts, folder / COUNTS_FILE, make, is_main)
+def read_beginning(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
+    """The first lines of a stream as a corpus."""
+    return tokenize_corpus(Dataset.from_list(list(texts.take(data.shuffle_buffer))), tokenizer, data)
 
 
 def read_count_vectors(
     folder: Path, corpus: Corpus | None, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
 ) -> CountVectors | None:
-    """The vectors in the run's folder, or new ones, which the main process saves; None if nothing needs them."""
+    """The vectors in the run's folder, or new ones, which the main process saves; None if nothing needs them.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
     if corpus is None or not options.needs_count_vectors:
         return None
+    path = folder / VECTORS_FILE
+    if path.exists():
+        try:
+            return CountVectors(**load_file(path))
+        except (SafetensorError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}); delete it, and the text is counted again") from error
     config = final_config(options.model, tokenizer)
     features = size_of_count_vectors(options.model, config)
-
-    def make() -> CountVectors:
-        return count_vectors(corpus.token_ids(), corpus.lengths, config.vocab_size, features)
-
-    return read_or_make(CountVectors, folder / VECTORS_FILE, make, is_main, safetensors.torch)
+    made = count_vectors(corpus.token_ids(), corpus.lengths, config.vocab_size, features)
+    if is_main:
+        write_aside(path, lambda aside: save_file(vars(made), aside))
+    return made
 
 
 def fitting(

@@ -11,7 +11,14 @@ from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Step
 from pretraining.checkpoints import write_state
 from pretraining.evaluation import chain_warnings
-from pretraining.optimisation import Counts, Outcome, learning_rates, reduce_counts, take_step
+from pretraining.optimisation import (
+    Counts,
+    Outcome,
+    learning_rates,
+    reduce_counts,
+    set_learning_rates,
+    take_step,
+)
 from pretraining.recipe import Settings
 from pretraining.run import Run
 from pretraining.stopping import Interrupted, StopSignal
@@ -56,8 +63,8 @@ def take_steps(run: Run, stop: StopSignal) -> None:
                 run.guide.learn_grammar(run.settings, run.sample())
                 for tensor in run.guide.grammar.buffers():
                     tensor.copy_(broadcast(tensor))
+        set_learning_rates(run.optimizer, run.progress.step, run.num_steps, run.settings, run.options.training)
         outcome = take_step(run, step, counts)
-        run.schedule.step()
         count_step(run, outcome, counts, time.monotonic() - began)
         log(run)
         run.position = position

@@ -1,10 +1,9 @@
-"""Optimiser and schedule, with separate groups for encoder and parser; and one update: losses over global counts,
+"""Optimiser and learning rates, with separate groups for encoder and parser; and one update: losses over global counts,
 gradients of all processes, clipping, and steps that are skipped."""
 
 import contextlib
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from accelerate import Accelerator
@@ -16,7 +15,7 @@ from pretraining.batches import Step
 from pretraining.encoded import sizes
 from pretraining.losses import LOSSES, Objective
 from pretraining.options import TrainingOptions
-from pretraining.recipe import Plan
+from pretraining.recipe import Settings
 
 GROUPS = ("encoder", "parser")
 RATES = {"encoder": "learning_rate", "parser": "parser_learning_rate"}
@@ -32,27 +31,17 @@ def make_optimizer(objective: Objective, options: TrainingOptions, device: str =
     return torch.optim.AdamW(groups, fused=True if device == "cuda" else None)
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, warmup_steps: int, num_steps: int, plan: Plan):
-    """Linear warm-up, then linear decay to zero. A rate that a stage sets replaces both.
-
-    Raises:
-        ValueError: if a stage sets a rate that is 0 in the options.
-    """
-    warmup_steps = min(warmup_steps, num_steps // 2)
-    rates = [(RATES[group["name"]], group["lr"]) for group in optimizer.param_groups]
-    for name, peak in rates:
-        if not peak and any(name in stage.values for stage in plan.stages):
-            raise ValueError(f"stages set {name}, so the option {name} must be > 0, got {peak}")
-
-    def factor(step: int, name: str, peak: float) -> float:
-        rate = getattr(plan.at(step), name)
-        if rate is not None:
-            return rate / peak
-        is_warming_up = step < warmup_steps
-        return step / warmup_steps if is_warming_up else max(0, num_steps - step) / max(1, num_steps - warmup_steps)
-
-    lambdas = [partial(factor, name=name, peak=peak) for name, peak in rates]
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambdas)
+def set_learning_rates(
+    optimizer: torch.optim.Optimizer, step: int, num_steps: int, settings: Settings, options: TrainingOptions
+) -> None:
+    """Set the rates of a step: those of its stage; else linear warm-up to those of the options, and linear decay."""
+    warmup_steps = min(options.warmup_steps, num_steps // 2)
+    is_warming_up = step < warmup_steps
+    share = step / warmup_steps if is_warming_up else max(0, num_steps - step) / max(1, num_steps - warmup_steps)
+    for group in optimizer.param_groups:
+        name = RATES[group["name"]]
+        of_stage = getattr(settings, name)
+        group["lr"] = share * getattr(options, name) if of_stage is None else of_stage
 
 
 def learning_rates(optimizer: torch.optim.Optimizer) -> dict[str, float]:

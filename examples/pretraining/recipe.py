@@ -25,7 +25,6 @@ from typing import NamedTuple, get_args, get_type_hints
 import yaml
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-MAX_STAGES = 1000  # each "times" counts
 ALLOWED_WORDS = {
     "encoding": ("chart", "forced"),
     "chart_scores": ("parser", "snapshot", "minimum_risk", "grammar", "counts", "mixed"),
@@ -260,26 +259,16 @@ def _read_options(options: dict[str, object]) -> list[str]:
 def _read_stages(stages: object) -> tuple[Stage, ...]:
     if not isinstance(stages, list):
         raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
-    read: list[Stage] = []
-    for number, stage in enumerate(stages, start=1):
-        read += _read_stage(stage, number)
-        if len(read) > MAX_STAGES:
-            raise ValueError(f"a recipe has at most {MAX_STAGES:,} stages; there are more up to stage {number}")
-    return tuple(read)
+    return tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1))
 
 
-def _read_stage(content: object, number: int) -> list[Stage]:
-    """The stage, as many times as it says."""
+def _read_stage(content: object, number: int) -> Stage:
     name = content.get("name") if isinstance(content, dict) else None
     try:
-        _check_names(content, {"name", "steps", "tokens", "times", "always", *TYPES}, "a stage")
-        times = content.get("times", 1)
-        if type(times) is not int or not 1 <= times <= MAX_STAGES:
-            raise ValueError(f"times must be a whole number >= 1 and <= {MAX_STAGES:,}, got {times!r}")
+        _check_names(content, {"name", "steps", "tokens", "always", *TYPES}, "a stage")
         values = {name: _read_value(name, value) for name, value in content.items() if name in TYPES}
-        names = [str(name or number)] if times == 1 else [f"{name or number} {time}" for time in range(1, times + 1)]
         steps, tokens, always = content.get("steps"), content.get("tokens"), content.get("always", True)
-        return [Stage(name, steps, tokens, values, always) for name in names]
+        return Stage(str(name or number), steps, tokens, values, always)
     except ValueError as error:
         raise ValueError(f"stage {number}{f' ({name})' if name else ''}: {error}") from error
 

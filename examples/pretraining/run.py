@@ -19,7 +19,7 @@ from pretraining.evaluation import Evaluation
 from pretraining.guidance import CollatorWithSplitSigns, Guide
 from pretraining.losses import LOSSES, Objective
 from pretraining.models import begin_with_counts, begin_with_frequencies, load_given_model, make_model
-from pretraining.optimisation import make_optimizer, make_schedule
+from pretraining.optimisation import make_optimizer
 from pretraining.options import Options
 from pretraining.recipe import Plan, Settings
 from pretraining.report import Display
@@ -133,7 +133,6 @@ class Run:
         self.guide = make_guide(options, accelerator, data, self.model, teacher)
         objective = Objective(self.model, self.guide, options.stages)
         optimizer = make_optimizer(objective, training, device)
-        self.schedule = make_schedule(optimizer, training.warmup_steps, self.num_steps, self.plan)
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
 
         self.evaluate = Evaluation(options, accelerator, data, self.model, teacher)

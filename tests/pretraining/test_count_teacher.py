@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretraining.corpus import tokenize_corpus
-from pretraining.count_teacher import CountTeacher, UnitCounts, count_units, read_or_make
-from pretraining.data import read_counts
+from pretraining.count_teacher import CountTeacher, UnitCounts, count_units
+from pretraining.data import read_beginning
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import train_tokenizer
 
@@ -103,25 +103,9 @@ def test_two_processes_count_what_one_does(tokenizer):
     assert all(map(np.array_equal, vars(one).values(), vars(two).values()))
 
 
-def test_of_a_stream_the_beginning_is_counted(tokenizer, tmp_path):
+def test_of_a_stream_the_beginning_is_counted(tokenizer):
     lines = ["the cat , and the man sleeps .", "the house", "a dog"]
     data = DataOptions(["lines"], keep_punctuation=False, streaming=True, shuffle_buffer=2)
     stream = Dataset.from_dict({"text": lines}).to_iterable_dataset()
-    found = read_counts(tmp_path / "run", None, stream, tokenizer, data, is_main=False)
+    found = count_units(read_beginning(stream, tokenizer, data), len(tokenizer))
     assert all(map(np.array_equal, vars(found).values(), vars(counts_of(lines[:2], tokenizer)).values()))
-
-
-def test_counts_are_read_as_they_were_saved(tmp_path):
-    counts = UnitCounts(np.arange(3), np.ones(3, np.int64), np.zeros(3, np.int64))
-    path = tmp_path / "unit_counts.safetensors"
-    for is_main in (False, True):
-        assert not path.exists() and read_or_make(UnitCounts, path, lambda: counts, is_main) is counts
-    found = read_or_make(UnitCounts, path, pytest.fail, True)
-    assert all(map(np.array_equal, vars(found).values(), vars(counts).values()))
-    assert [path.name for path in tmp_path.iterdir()] == ["unit_counts.safetensors"]
-
-
-def test_damaged_counts_are_named(tmp_path):
-    (tmp_path / "unit_counts.safetensors").write_bytes(b"x" * 100)
-    with pytest.raises(ValueError, match="unit_counts.safetensors is damaged .* the text is counted again"):
-        read_or_make(UnitCounts, tmp_path / "unit_counts.safetensors", pytest.fail, True)

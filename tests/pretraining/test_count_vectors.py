@@ -1,18 +1,19 @@
 """Vectors from counts of tokens, against slow counts."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from pretraining import count_vectors as module
-from pretraining.count_teacher import read_or_make
 from pretraining.count_vectors import CountVectors, count_pairs, count_vectors, mutual_information
+from pretraining.data import read_count_vectors
+from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 
 SIZE = 6
 SENTENCES = st.lists(st.lists(st.integers(0, SIZE - 1), min_size=1, max_size=9), min_size=1, max_size=8)
@@ -89,16 +90,27 @@ def corpus(num_sentences=400):
     return flat([[int(token) for token in sentence] for sentence in sentences])
 
 
-def test_tokens_with_the_same_neighbours_are_alike_and_the_vectors_are_kept(tmp_path, monkeypatch):
+def test_tokens_with_the_same_neighbours_are_alike(monkeypatch):
     monkeypatch.setattr(module, "RARE", 1.0)
     vectors = count_vectors(*corpus(), vocab_size=11, features=4)
     torch.testing.assert_close(vectors.tokens[:10].norm(dim=1), torch.ones(10))
     assert not vectors.tokens[10].abs().max() > 1e-5  # a token that never occurs
     alike = vectors.tokens @ vectors.tokens.T
     assert alike[:4, :4].min() > 0.8 > 0.2 > alike[:4, 4:8].abs().max()
-    for make in (lambda: vectors, pytest.fail):  # the second time nothing is made
-        loaded = read_or_make(CountVectors, tmp_path / "vectors.safetensors", make, True, safetensors.torch)
-    assert all(torch.equal(tensor, getattr(loaded, name)) for name, tensor in vars(vectors).items())
+
+
+def test_the_vectors_of_a_run_are_kept_and_damaged_ones_are_named(tmp_path, tokenizer):
+    ids, lengths = corpus()
+    model = ModelOptions(size="tiny", initial_embeddings="counts")
+    options = Options(DataOptions(["text"]), model, TrainingOptions(), OutputOptions("out"))
+    made, kept = (
+        read_count_vectors(tmp_path, SimpleNamespace(token_ids=read, lengths=lengths), tokenizer, options, True)
+        for read in (lambda: ids, pytest.fail)  # the second time nothing is counted
+    )
+    torch.testing.assert_close(vars(kept), vars(made), rtol=0, atol=0)
+    (tmp_path / "count_vectors.safetensors").write_bytes(b"x" * 100)
+    with pytest.raises(ValueError, match="count_vectors.safetensors is damaged .* the text is counted again"):
+        read_count_vectors(tmp_path, SimpleNamespace(), tokenizer, options, True)
 
 
 def test_chance_elsewhere_neither_changes_the_vectors_nor_is_changed():

@@ -18,7 +18,7 @@ from pretraining.optimisation import (
     drop_gradients,
     learning_rates,
     make_optimizer,
-    make_schedule,
+    set_learning_rates,
     take_step,
 )
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
@@ -90,32 +90,26 @@ def test_a_forgotten_group_begins_afresh(tiny_config):
     assert (weight - before * (1 - 1e-4)).abs().max().item() == pytest.approx(1e-2, rel=1e-3)
 
 
+def rates_of(optimizer, num_steps, plan, **options):
+    """Those of encoder and parser, step by step."""
+    options = TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, **options)
+    for step in range(num_steps):
+        set_learning_rates(optimizer, step, num_steps, plan.at(step), options)
+        yield tuple(learning_rates(optimizer).values())
+
+
 def test_rates_rise_and_fall_linearly(optimizer):
-    schedule, seen = make_schedule(optimizer, warmup_steps=4, num_steps=12, plan=Plan()), []
-    for _ in range(12):
-        seen.append(learning_rates(optimizer)["encoder"] / 0.5)
-        optimizer.step()
-        schedule.step()
+    rates = list(rates_of(optimizer, 12, Plan(), warmup_steps=4))
+    seen = [encoder / 0.5 for encoder, _ in rates]
     assert seen == pytest.approx([0, 0.25, 0.5, 0.75, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-    assert learning_rates(optimizer) == {"encoder": 0, "parser": 0}
+    assert all(encoder == 2 * parser for encoder, parser in rates)
 
 
 def test_a_stage_sets_its_own_rates(optimizer):
     stages = Stage("up", 4, None, {"learning_rate": Ramp(0, 1)}), Stage("usual", 4)
-    schedule, seen = make_schedule(optimizer, warmup_steps=2, num_steps=8, plan=Plan(stages)), []
-    for _ in range(8):
-        seen.append(tuple(learning_rates(optimizer).values()))
-        optimizer.step()
-        schedule.step()
-    encoder, parser = zip(*seen, strict=True)
+    encoder, parser = zip(*rates_of(optimizer, 8, Plan(stages), warmup_steps=2), strict=True)
     assert encoder == pytest.approx([0, 0.25, 0.5, 0.75, 0.5 * 4 / 6, 0.5 * 3 / 6, 0.5 * 2 / 6, 0.5 * 1 / 6])
     assert parser == pytest.approx([0, 0.125, 0.25, 0.25 * 5 / 6, *(0.25 * k / 6 for k in (4, 3, 2, 1))])
-
-
-def test_a_rate_of_zero_cannot_be_scaled(tiny_model):
-    optimizer = make_optimizer(Objective(tiny_model), TrainingOptions(learning_rate=0))
-    with pytest.raises(ValueError, match="stages set learning_rate, so the option learning_rate must be > 0"):
-        make_schedule(optimizer, 0, 8, Plan((Stage("", 8, None, {"learning_rate": 1.0}),)))
 
 
 def test_stages_are_checked_with_the_options():

@@ -85,10 +85,7 @@ def test_without_stages_all_is_the_papers():
         ("stages: [3]", "stage 1: a stage must have names"),
         ("stages: [{name: a}]", "stage 1 (a): a stage has either steps or tokens"),
         ("stages: [{steps: 3, tokens: 4}]", "either steps or tokens"),
-        ("stages: [{steps: 3, times: 0}]", "times must be a whole number >= 1 and <= 1,000, got 0"),
-        ("stages: [{steps: 3, times: 1_001}]", "times must be a whole number >= 1 and <= 1,000, got 1001"),
         ("stages: [{steps: 3, always: 1}]", "always must be true or false, got 1"),
-        ("stages: [&a {steps: 3, times: 600}, *a]", "a recipe has at most 1,000 stages; there are more up to stage 2"),
         ("stages: " + "[" * 3000 + "]" * 3000, "no recipe could be read"),
         ("options: {size: 2026-99-99}", "no recipe could be read"),
         ("stages: [{steps: 0}]", "a whole number >= 1; got steps 0"),
@@ -203,7 +200,7 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
 def test_a_stage_can_be_left_out_by_character_and_without_a_direction(tmp_path):
     (tmp_path / "recipe.yaml").write_text("""
     options: {corpus: [mine.txt], sentence_rule: line}
-    stages: [{steps: 1}, {steps: 2, always: true}, {steps: 3, times: 2, always: false}]
+    stages: [{steps: 1}, {steps: 2, always: true}, &a {steps: 3, always: false}, *a]
     """)
     given = parse_options(["--recipe", str(tmp_path / "recipe.yaml"), "--output_dir", str(tmp_path)])
 
@@ -215,12 +212,6 @@ def test_a_stage_can_be_left_out_by_character_and_without_a_direction(tmp_path):
     assert steps("character", "1") == steps("wordpiece", "0") == steps("wordpiece", "0.00") == [1, 2]
     with pytest.raises(ValueError, match="no stage for a tokenizer of kind character and counts_skew 1"):
         steps("character", "1", given.stages[2:])
-
-
-def test_a_stage_can_come_several_times(tmp_path):
-    _, stages = read("stages: [{name: a, steps: 3}, {name: b, tokens: 4, times: 2, window_size: 3}]", tmp_path)
-    assert [stage.name for stage in stages] == ["a", "b 1", "b 2"]
-    assert stages[1].values == stages[2].values == {"window_size": 3} and stages[2].tokens == 4
 
 
 def test_options_without_effect_are_named(recwarn):

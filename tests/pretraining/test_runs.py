@@ -293,8 +293,8 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     assert steps_of(tmp_path / "whole")[-1] == 14
     progress = json.loads((tmp_path / "whole" / "checkpoints" / "checkpoint-000000014" / "progress.json").read_text())
     assert [point["stage"] for point in progress["curve"]] == [1, 1, 2, 2, 2, 3, 3]
-    rates = [point["encoder_learning_rate"] for point in progress["curve"]]  # of the step that comes next
-    assert rates[:3] == pytest.approx([5e-4, 1e-3, 1e-3]) and rates[5] == pytest.approx(3e-4)
+    rates = [point["encoder_learning_rate"] for point in progress["curve"]]  # of its last step
+    assert rates[:3] == pytest.approx([2.5e-4, 7.5e-4, 1e-3]) and rates[5] == pytest.approx(3e-4)
     config = FastR2D2ForPreTraining.from_pretrained(tmp_path / "whole" / "model").config
     assert config.window_size == 3
     for number, saved in ((5, 4), (7, 10)):  # the second time the run goes on from where it went on
@@ -371,7 +371,6 @@ def test_many_options_work_together(options, tmp_path, sentences):
     lines = (tmp_path / "run" / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines][:3] == progress["evaluations"]
     assert re.search(r"parser: F1 [\d.]+ \(NP \d+ VP \d+ PP \d+ R [\d.]+ L [\d.]+\); encoder on charts", last_output())
-    assert (tmp_path / "run" / "unit_counts.safetensors").exists()
     assert "parser:" in (tmp_path / "run" / "trees.txt").read_text() and list(
         (tmp_path / "run" / "logs").rglob("events*")
     )
