@@ -32,7 +32,7 @@ from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
 from modeling_fast_r2d2.text_files import hold_folder
-from pretraining.checkpoints import EVALUATION, MANIFEST, put_in_place, resume, save_model
+from pretraining.checkpoints import OF_THE_RUN, find_damage, put_in_place, resume, save_model
 from pretraining.data import read_data, read_held_out
 from pretraining.decisions import decide
 from pretraining.loop import train
@@ -165,12 +165,13 @@ def write_model(run: Run, unigram: dict[str, float]) -> Path:
     final, output = run.folder / MODEL, run.options.output
     aside = final.with_name(".model.new")
     shutil.rmtree(aside, ignore_errors=True)
-    figures = run.best.figures
-    if figures is None:
+    figures, best = run.progress.evaluations[-1], run.best_step
+    if best is None or find_damage(run.checkpoints.of(best)):
         save_model(run.model, run.tokenizer, aside)
-        figures = run.progress.evaluations[-1]
     else:
-        shutil.copytree(run.best.folder, aside, ignore=shutil.ignore_patterns(MANIFEST, EVALUATION))
+        shutil.copytree(run.checkpoints.of(best), aside, ignore=shutil.ignore_patterns(*OF_THE_RUN))
+        of_best = next(figures for figures in run.progress.evaluations if figures["step"] == best)
+        figures = of_best | {"metric_for_best_model": output.metric_for_best_model}
     plot(run.progress.curve, run.progress.evaluations, unigram, aside / "training.png")
     card = model_card(run, figures, unigram)
     (aside / "README.md").write_text(card, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Folders that are whole or not there: they are written aside, listed with checksums and then renamed.
 
 A checkpoint holds the state of a run: model, losses' parameters, optimiser, progress, the parser's snapshot,
-and each process's position and random state. The best weights are kept in such a folder, too.
+and each process's position and random state.
 """
 
 import json
@@ -25,20 +25,28 @@ from pretraining.grammar import Grammar
 
 logger = get_logger(__name__)
 
-MANIFEST, EVALUATION = "files.json", "evaluation.json"
+MANIFEST = "files.json"
+OF_THE_RUN = MANIFEST, "optimizer.pt", "process-*.pt", "progress.json"  # files of a checkpoint beside its model's
 # By the name of a figure in evaluations.
 HIGHER_IS_BETTER = {"f1": True, "validation_lm_loss": False}
 
 
 class Checkpoints:
-    """A run's checkpoints, in folders ``checkpoint-<step>``; only the newest ``keep`` of them stay."""
+    """A run's checkpoints, in folders ``checkpoint-<step>``; only the newest ``keep`` of them and the best stay."""
 
     def __init__(self, folder: Path, keep: int, accelerator: Accelerator):
         self.folder, self.keep, self.accelerator = folder, keep, accelerator
 
-    def save(self, step: int, write: Callable[[Path], None]) -> None:
-        """Save a checkpoint. Every process calls ``write(folder)``, and their files must have different names."""
-        aside, final = self.folder / f".checkpoint-{step}.part", self.folder / f"checkpoint-{step:09d}"
+    def of(self, step: int) -> Path:
+        return self.folder / f"checkpoint-{step:09d}"
+
+    def save(self, step: int, write: Callable[[Path], None], best: int | None = None) -> None:
+        """Save a checkpoint. Every process calls ``write(folder)``, and their files must have different names.
+
+        Args:
+            best: a step whose checkpoint stays, however old it is.
+        """
+        aside, final = self.folder / f".checkpoint-{step}.part", self.of(step)
         if self.accelerator.is_main_process:
             for unfinished in self.folder.glob(".checkpoint-*.part"):
                 shutil.rmtree(unfinished)
@@ -51,7 +59,8 @@ class Checkpoints:
             # Later ones are damaged, or the run would have resumed from them.
             later = [path for path in self._all() if path.name > final.name]
             for old in later + self._all()[len(later) + self.keep :]:
-                shutil.rmtree(old)
+                if best is None or old != self.of(best):
+                    shutil.rmtree(old)
         self.accelerator.wait_for_everyone()
 
     def newest_good(self) -> Path | None:
@@ -86,37 +95,11 @@ class Checkpoints:
         return sorted(names, key=lambda path: int(path.name.partition("-")[2]), reverse=True)
 
 
-class Best:
-    """The model of the best evaluation so far, and its figures; a run may end with it instead of its last weights.
-
-    A run that resumes from an earlier checkpoint repeats the same evaluations, so that nothing else has to be kept.
-
-    Args:
-        metric: the figure that is compared; with None no model is kept.
-    """
-
-    def __init__(self, folder: Path, metric: str | None):
-        self.folder, self.metric = folder, metric
-
-    @property
-    def figures(self) -> dict | None:
-        """Figures of the evaluation whose weights are in the folder; None if there are none or they are damaged."""
-        if self.metric is None or find_damage(self.folder):
-            return None
-        return json.loads((self.folder / EVALUATION).read_text(encoding="utf-8"))
-
-    def keep_if_better(self, figures: dict, model, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Save the model if its evaluation beats the one in the folder. Only the main process may call this."""
-        if self.metric is None or not math.isfinite(figures[self.metric]):
-            return
-        before, sign = self.figures, 1 if HIGHER_IS_BETTER[self.metric] else -1
-        if before is None or sign * figures[self.metric] > sign * before[self.metric]:
-            aside = self.folder.with_name(f".{self.folder.name}.new")
-            shutil.rmtree(aside, ignore_errors=True)
-            save_model(model, tokenizer, aside)
-            described = json.dumps(figures | {"metric_for_best_model": self.metric})
-            (aside / EVALUATION).write_text(described, encoding="utf-8")
-            publish(aside, self.folder)
+def best_step(evaluations: list[dict], metric: str | None) -> int | None:
+    """The step of the evaluation with the best value of a metric, the first of equal ones; None if there is none."""
+    found = [figures for figures in evaluations if metric is not None and math.isfinite(figures[metric])]
+    best = max if metric is not None and HIGHER_IS_BETTER[metric] else min
+    return best(found, key=lambda figures: figures[metric])["step"] if found else None
 
 
 def save_model(model, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

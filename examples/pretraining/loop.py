@@ -137,17 +137,18 @@ def evaluate_if_due(run: Run, stop: StopSignal) -> None:
     if is_due and not any(figures["step"] == step for figures in run.progress.evaluations):
         record(run, run.evaluate(step, stop.check))
         run.saved_step = None
+        if run.best_step == step:
+            save(run)
 
 
 def record(run: Run, found: dict) -> None:
-    """Record the figures of an evaluation; keep the weights if they are the best."""
+    """Record the figures of an evaluation."""
     figures = {"step": run.progress.step, "tokens": run.progress.tokens, **found}
     warnings = chain_warnings(run.progress.evaluations[-1], figures) if run.progress.evaluations else []
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:
         lines = [json.dumps(figures) for figures in run.progress.evaluations]
         write_text(run.folder / EVALUATIONS_FILE, "\n".join(lines) + "\n")
-        run.best.keep_if_better(figures, run.model, run.tokenizer)
     run.accelerator.wait_for_everyone()
     run.accelerator.log({key: value for key, value in figures.items() if key != "step"}, step=run.progress.step)
     if found:
@@ -157,5 +158,5 @@ def record(run: Run, found: dict) -> None:
 
 
 def save(run: Run) -> None:
-    run.checkpoints.save(run.progress.step, lambda folder: write_state(run, folder))
+    run.checkpoints.save(run.progress.step, lambda folder: write_state(run, folder), run.best_step)
     run.saved_step, run.saved_at = run.progress.step, time.monotonic()

@@ -11,7 +11,7 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from pretraining.batches import Limits, PlannedEpochs, ProcessShare, StreamedEpochs, cut
-from pretraining.checkpoints import Best, Checkpoints
+from pretraining.checkpoints import Checkpoints, best_step
 from pretraining.corpus import sentences_of, tokenize
 from pretraining.count_teacher import CountTeacher
 from pretraining.data import Data
@@ -137,7 +137,6 @@ class Run:
 
         self.evaluate = Evaluation(options, accelerator, data, self.model, teacher)
         self.checkpoints = Checkpoints(self.folder / "checkpoints", output.save_total_limit, accelerator)
-        self.best = Best(self.folder / "best", output.metric_for_best_model)
         self.display = Display(self.num_steps, accelerator.is_main_process)
         set_seed(training.seed + 1, device_specific=True)  # every process has its own noise and dropout
 
@@ -145,6 +144,11 @@ class Run:
     def settings(self) -> Settings:
         """Settings of the next step."""
         return self.plan.at(self.progress.step)
+
+    @property
+    def best_step(self) -> int | None:
+        """The step whose checkpoint the run ends with; None for the last one."""
+        return best_step(self.progress.evaluations, self.options.output.metric_for_best_model)
 
     def sample(self) -> Iterator[dict[str, Tensor]]:
         """Batches of about `SAMPLED_TOKENS` from all over the corpus, the same for every process."""

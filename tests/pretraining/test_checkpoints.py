@@ -1,7 +1,9 @@
+import math
+
 import pytest
 from accelerate import Accelerator
 
-from pretraining.checkpoints import Best, Checkpoints, find_damage
+from pretraining.checkpoints import Checkpoints, best_step, find_damage
 from pretraining.data import check_run_folder, make_run_folder, read_tokenizer
 
 
@@ -10,36 +12,15 @@ def checkpoints(tmp_path):
     return Checkpoints(tmp_path / "checkpoints", keep=2, accelerator=Accelerator(cpu=True))
 
 
-class Saved:
-    """What a model and a tokenizer have in common here."""
-
-    def __init__(self, text):
-        self.text = text
-
-    def save_pretrained(self, folder):
-        folder.mkdir(exist_ok=True)
-        (folder / f"{self.text}.txt").write_text(self.text)
-
-
-def test_the_best_is_kept_whatever_a_killed_process_left(tmp_path):
-    best = Best(tmp_path / "best", "f1")
-    assert best.figures is None
-    for step, f1 in enumerate([float("nan"), 40.0, 50.0, 45.0, 50.0, float("nan"), 51.0]):
-        if step == 6:  # killed while the one before was being removed, and while another was written
-            (tmp_path / ".best.part").mkdir()
-            (tmp_path / ".best.part" / "leftover").touch()
-            (tmp_path / ".best.new").mkdir()
-        best.keep_if_better({"step": step, "f1": f1}, Saved(f"model-{step}"), Saved("tokenizer"))
-        if step == 5:
-            assert best.figures == {"step": 2, "f1": 50.0, "metric_for_best_model": "f1"}
-    assert best.figures["step"] == 6 and not find_damage(best.folder)
-    assert {path.name for path in best.folder.glob("*.txt")} == {"model-6.txt", "tokenizer.txt"}
-    lowest = Best(tmp_path / "lowest", "validation_lm_loss")
-    for step, loss in enumerate([5.0, 4.0, 6.0]):
-        lowest.keep_if_better({"step": step, "validation_lm_loss": loss}, Saved("model"), Saved("tokenizer"))
-    assert lowest.figures["step"] == 1
-    (lowest.folder / "model.txt").write_text("something else")
-    assert lowest.figures is None
+@pytest.mark.parametrize(
+    ("metric", "values", "expected"),
+    [
+        ("f1", [math.nan, 40, 50, 45, 50], 2), ("f1", [math.nan], None), ("f1", [], None),
+        ("validation_lm_loss", [5, 4, 6], 1), (None, [1], None),
+    ],
+)  # fmt: skip
+def test_the_best_step_is_the_first_with_the_best_figure(metric, values, expected):
+    assert best_step([{"step": step, metric: value} for step, value in enumerate(values)], metric) == expected
 
 
 def write(text):
@@ -56,6 +37,12 @@ def test_the_newest_are_kept(checkpoints):
         checkpoints.save(step, write(str(step)))
     assert names(checkpoints) == ["checkpoint-000000010", "checkpoint-000000100"]
     assert (checkpoints.newest_good() / "weights").read_text() == "100"
+
+
+def test_the_best_stays_however_old_it_is(checkpoints):
+    for step in range(1, 6):
+        checkpoints.save(step, write(str(step)), best=min(step, 2))
+    assert names(checkpoints) == [f"checkpoint-00000000{step}" for step in (2, 4, 5)]
 
 
 def test_one_that_was_not_finished_is_no_checkpoint(checkpoints):

@@ -189,7 +189,7 @@ def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     """The better it knows its corpus, the worse it does on words that are rare there; killed and started again, too."""
     (tmp_path / "other.txt").write_text("underold underold underold and and\n" * 5)
     arguments = [
-        *options, "--validation", str(tmp_path / "other.txt"), "--eval_steps", "3", "--save_total_limit", "9",
+        *options, "--validation", str(tmp_path / "other.txt"), "--eval_steps", "3", "--save_total_limit", "1",
         "--learning_rate", "0.03", "--metric_for_best_model", "validation_lm_loss",
         "--output_dir", str(tmp_path / "run"),
     ]  # fmt: skip
@@ -204,7 +204,9 @@ def test_a_run_ends_with_its_best_weights_on_request(options, tmp_path):
     chosen = load_file(checkpoints / f"checkpoint-{best['step']:09d}" / "model.safetensors")
     found = weights(tmp_path / "run")
     assert all(torch.equal(found[name], chosen[name]) for name in chosen)
-    assert {"evaluation.json", "files.json"}.isdisjoint(path.name for path in (tmp_path / "run" / "model").iterdir())
+    of_the_run = {"files.json", "optimizer.pt", "process-0.pt", "progress.json"}
+    assert of_the_run.isdisjoint(path.name for path in (tmp_path / "run" / "model").iterdir())
+    assert steps_of(tmp_path / "run") == [best["step"], 15]
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert f"step {best['step']}, best by validation_lm_loss" in card
     assert f"| validation LM loss, nats per token | {best['validation_lm_loss']:.3f} |" in card
