@@ -2,7 +2,7 @@
 
 The language model can teach an encoder to choose chains long before the parser's F1 or any loss shows it.
 Therefore the best trees of the encoder's charts are scored beside the parser's. The parser has no part in these charts:
-they are pruned by counts of the text (see `count_teacher`) and at random.
+they are pruned by counts of the text (see `count_teacher`).
 """
 
 import contextlib
@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import send_to_device
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
@@ -138,7 +136,7 @@ class TreebankScorer:
     """Scores the parser's trees on a treebank and, on some of its sentences, the best trees of the encoder's charts.
 
     Args:
-        teacher: gives the scores by counts; with None, charts are pruned at random only.
+        teacher: gives the scores by counts.
         num_sentences: sentences for the encoder's trees, taken at equal distances; None takes all.
         batch_tokens: largest number of tokens per batch of these, padding included.
     """
@@ -148,7 +146,7 @@ class TreebankScorer:
         gold: list[LabelledTree],
         model,
         tokenizer: PreTrainedTokenizerBase,
-        teacher: CountTeacher | None = None,
+        teacher: CountTeacher,
         num_sentences: int | None = None,
         batch_tokens: int = 1536,
     ):
@@ -159,40 +157,30 @@ class TreebankScorer:
         self.read = sentences_to_parse(tokenizer, [tree.words for tree in self.some], is_split_into_words=True)
 
     def __call__(self, check: Callable[..., object] = pass_on) -> dict[str, float]:
-        """Figures of `tree_figures`. The encoder's have the suffixes ``_counts`` and ``_random``.
+        """Figures of `tree_figures`. The encoder's have the suffix ``_counts``.
 
         Args:
             check: called between batches; it may raise.
         """
         figures = tree_figures(model_trees(self.parser, self.gold, progress=check), self.gold)
-        for name in ["counts", "random"] if self.teacher else ["random"]:
-            of_encoder = tree_figures(self.encoder_trees(name, check), self.some)
-            figures |= {f"{figure}_{name}": value for figure, value in of_encoder.items()}
-        return figures
+        of_encoder = tree_figures(self.encoder_trees(check), self.some)
+        return figures | {f"{figure}_counts": value for figure, value in of_encoder.items()}
 
-    def encoder_trees(self, name: str, check: Callable[..., object] = pass_on) -> list[LabelledTree]:
-        """The trees over words on charts that are pruned by ``"counts"`` or at ``"random"``."""
+    def encoder_trees(self, check: Callable[..., object] = pass_on) -> list[LabelledTree]:
+        """The trees over words on charts that are pruned by counts."""
         model = self.parser.model
 
         def run(sentences: list[ReadSentence]) -> list[tuple[Span, ...]]:
             check()
             batch = send_to_device(pad_batch(sentences), model.device)
             del batch["split_signs"]
-            scores = self.teacher(batch["input_ids"]) if name == "counts" else by_chance(sentences).to(model.device)
+            scores = self.teacher(batch["input_ids"])
             spans = model.base_model(**batch, split_scores=scores, encoding="chart").spans.cpu()
             return [sentence.word_tree(row).spans for sentence, row in zip(sentences, spans, strict=True)]
 
         with window_of(model, CHART_WINDOW_SIZE):
             found = in_batches(model, self.read, run, batch_tokens=self.batch_tokens)
         return [from_spans(tree.words, spans, tree.place) for tree, spans in zip(self.some, found, strict=True)]
-
-
-def by_chance(sentences: list[ReadSentence]) -> Tensor:
-    """Split scores that are random, but the same whenever a sentence comes, ``(batch, seq_len - 1)``."""
-    chance, seeds = torch.Generator(), [sum(sentence.input_ids) for sentence in sentences]
-    pairs = zip(sentences, seeds, strict=True)
-    rows = [torch.rand(len(read.input_ids) - 1, generator=chance.manual_seed(seed)) for read, seed in pairs]
-    return pad_sequence(rows, batch_first=True)
 
 
 @contextlib.contextmanager

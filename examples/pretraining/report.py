@@ -30,7 +30,7 @@ MEANINGS = (
 )
 SHOWN_UNLESS_ZERO = ("skipped", "left_out", "stage")
 # Whose trees a figure describes, by the suffix of its name.
-TREES = {"": "parser", "_counts": "encoder on charts by counts", "_random": "on random charts"}
+TREES = {"": "parser", "_counts": "encoder on charts by counts"}
 SHARES = {"right_share": "R", "left_share": "L"}
 USAGE = """\
 ```python

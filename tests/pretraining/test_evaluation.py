@@ -52,8 +52,8 @@ def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences)
     )
 
 
-def test_evaluation_draws_no_random_numbers(model, tokenizer, sentences):
-    scorer = TreebankScorer([from_spans(["the", "cat"], [(0, 1)])], model, tokenizer)
+def test_evaluation_draws_no_random_numbers(model, tokenizer, teacher, sentences):
+    scorer = TreebankScorer([from_spans(["the", "cat"], [(0, 1)])], model, tokenizer, teacher)
     before = torch.get_rng_state()
     encoded = tokenize_sentences(tokenizer, sentences[:4])
     features = [{"input_ids": ids} for ids in encoded["input_ids"]]
@@ -68,7 +68,7 @@ def test_trees_are_drawn_by_parser_and_chart(model, tokenizer):
     assert drawing.startswith("parser:\n") and "\n\nchart:\n" in drawing and drawing.count("walks") == 2
 
 
-def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer):
+def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer, teacher):
     """Gold trees that are the parser's own have F1 100."""
     [words] = [["the", "old", "underold", "man", "walks", "quickly"]]
     encoded = tokenize_sentences(tokenizer, [words], is_split_into_words=True)
@@ -76,9 +76,9 @@ def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer):
     model.eval()
     output = model.model(**DataCollatorForFastR2D2(tokenizer)([feature]), encoding="forced")
     own = BinaryTree.from_spans(output.spans[0]).to_words(encoded["word_ids"][0])
-    assert TreebankScorer([from_spans(words, own.spans)], model, tokenizer)()["f1"] == 100
+    assert TreebankScorer([from_spans(words, own.spans)], model, tokenizer, teacher)()["f1"] == 100
     other = frozenset({(0, 1)} - set(own.spans)) or frozenset({(1, 2)})
-    assert TreebankScorer([from_spans(words, other)], model, tokenizer)()["f1"] < 100
+    assert TreebankScorer([from_spans(words, other)], model, tokenizer, teacher)()["f1"] < 100
 
 
 def test_unigrams_know_frequencies_alone():
@@ -101,7 +101,7 @@ def test_gold_trees_are_taken_by_half_and_have_two_words(tmp_path):
 
 
 def test_the_encoders_trees_are_the_best_of_charts_of_window_4(model, tokenizer, teacher, gold):
-    found = TreebankScorer(gold, model, tokenizer, teacher, batch_tokens=60).encoder_trees("counts")
+    found = TreebankScorer(gold, model, tokenizer, teacher, batch_tokens=60).encoder_trees()
     assert model.training and model.config.window_size == 2
     four = FastR2D2ForPreTraining(FastR2D2Config.from_dict(model.config.to_dict() | {"window_size": 4})).eval()
     four.load_state_dict(model.state_dict())
@@ -114,19 +114,11 @@ def test_the_encoders_trees_are_the_best_of_charts_of_window_4(model, tokenizer,
         assert own.words == tree.words and own.spans == set(expected.spans)
 
 
-def test_random_charts_are_the_same_each_time_and_however_they_are_batched(model, tokenizer, gold):
-    before = torch.get_rng_state()
-    scorers = [TreebankScorer(gold, model, tokenizer, batch_tokens=tokens) for tokens in (30, 300)]
-    first, again, other = (scorer.encoder_trees("random") for scorer in (scorers[0], *scorers))
-    assert first == again == other and not any("counts" in name for name in scorers[0]())
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_some_sentences_are_taken_evenly(model, tokenizer, teacher, gold):
     for number, expected in ((5, gold[::4]), (3, [gold[0], gold[6], gold[13]]), (20, gold), (500, gold), (None, gold)):
         scorer = TreebankScorer(gold, model, tokenizer, teacher, number)
         assert scorer.some == expected
-    assert {"f1", "f1_counts", "f1_random", "right_share_counts"} <= scorer().keys()
+    assert {"f1", "f1_counts", "right_share_counts"} <= scorer().keys()
 
 
 def test_figures_are_of_the_labels_that_there_are():

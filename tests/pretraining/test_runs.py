@@ -367,8 +367,8 @@ def test_many_options_work_together(options, tmp_path, sentences):
     assert pretrain(arguments) == [0]
     progress = json.loads((tmp_path / "run" / "checkpoints" / "checkpoint-000000015" / "progress.json").read_text())
     assert [point["step"] for point in progress["evaluations"]] == [5, 10, 15]
-    shares = {f"{share}{of}" for share in ("right_share", "left_share") for of in ("", "_counts", "_random")}
-    figures = {"validation_lm_loss", "validation_tree_loss", "f1", "f1_counts", "PP_recall_random", *shares}
+    shares = {f"{share}{of}" for share in ("right_share", "left_share") for of in ("", "_counts")}
+    figures = {"validation_lm_loss", "validation_tree_loss", "f1", "f1_counts", "PP_recall_counts", *shares}
     assert figures <= progress["evaluations"][-1].keys()
     lines = (tmp_path / "run" / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines][:3] == progress["evaluations"]
