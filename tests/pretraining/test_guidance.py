@@ -24,10 +24,10 @@ def teacher():
 
 @pytest.fixture
 def guided(a_batch):
-    """A batch with places of punctuation, the first two split points of each sentence."""
-    bounds = torch.zeros(len(a_batch["input_ids"]), a_batch["input_ids"].shape[1] - 1, dtype=torch.bool)
-    bounds[:, :2] = True
-    return a_batch | {"split_signs": bounds}
+    """A batch with places of punctuation, the first two split points of each sentence; the third is in a name."""
+    signs = torch.zeros(len(a_batch["input_ids"]), a_batch["input_ids"].shape[1] - 1, dtype=torch.int8)
+    signs[:, :3] = torch.tensor([1, 1, -1])
+    return a_batch | {"split_signs": signs}
 
 
 def asked(guide, settings, batch):
@@ -80,15 +80,16 @@ def test_skew_lowers_every_score_from_left_to_right(guided, teacher, tiny_model)
     assert "chart_scores" not in asked(Guide(teacher, tiny_model), Settings(), guided)
 
 
-def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
+def test_punctuation_raises_scores_and_names_lower_them(guided, teacher, tiny_model):
     tiny_model.train()
-    guide, bonus = Guide(teacher, tiny_model), 3.0 * guided["split_signs"]
+    guide, punctuation = Guide(teacher, tiny_model), 3.0 * (guided["split_signs"] > 0)
+    bonus = punctuation - 5.0 * (guided["split_signs"] < 0)
     own = tiny_model.eval().parse(guided["input_ids"], guided["attention_mask"]).split_scores
     tiny_model.train()
-    by_counts = asked(guide, Settings("counts", choice_loss=1, bounds_bonus=3), guided)
+    by_counts = asked(guide, Settings("counts", choice_loss=1, bounds_bonus=3, names_bonus=5), guided)
     assert torch.equal(by_counts["chart_scores"], teacher(guided["input_ids"]) + bonus)
     assert torch.equal(by_counts["choice_scores"], by_counts["chart_scores"])
-    settings = Settings(choice_loss=1, choice_scores="snapshot", bounds_bonus=3)
+    settings = Settings(choice_loss=1, choice_scores="snapshot", bounds_bonus=3, names_bonus=5)
     guide.take_snapshot()
     torch.nn.init.zeros_(tiny_model.model.parser.score.bias)
     torch.nn.init.constant_(tiny_model.model.parser.score.weight, 0.5)
@@ -100,9 +101,9 @@ def test_punctuation_raises_scores_by_its_bonus(guided, teacher, tiny_model):
     assert torch.allclose(by_parser["chart_scores"], now + bonus) and not by_parser["chart_scores"].requires_grad
     by_snapshot = asked(guide, Settings("snapshot", bounds_bonus=2), guided)
     assert by_snapshot.keys() == {"chart_scores"}
-    assert torch.allclose(by_snapshot["chart_scores"], own + bonus * 2 / 3)
+    assert torch.allclose(by_snapshot["chart_scores"], own + punctuation * 2 / 3)
     assert torch.allclose(asked(guide, Settings("snapshot"), guided)["chart_scores"], own)
-    mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3), guided)["chart_scores"]
+    mixed = asked(guide, Settings("mixed", counts_share=0.5, bounds_bonus=3, names_bonus=5), guided)["chart_scores"]
     for row in range(len(mixed)):
         assert any(torch.equal(mixed[row], one["chart_scores"][row]) for one in (by_counts, by_parser))
 
@@ -125,17 +126,6 @@ def test_charts_of_minimum_risk_come_from_the_snapshot_with_its_bonus(guided, ti
     with_bonus = asked(guide, Settings("snapshot", bounds_bonus=6), guided)["chart_scores"]
     found = asked(guide, Settings("minimum_risk", bounds_bonus=6), guided)["chart_scores"]
     assert torch.equal(found, minimum_risk_scores(with_bonus, guided)) and not torch.equal(found, with_bonus)
-
-
-def test_names_lower_scores_by_their_bonus(guided, teacher):
-    bounds = guided["split_signs"].to(torch.int8)
-    bounds[:, 2] = -1
-    guided, scores = guided | {"split_signs": bounds}, teacher(guided["input_ids"])
-    settings = Settings("counts", choice_loss=1, bounds_bonus=3, names_bonus=5)
-    found = asked(Guide(teacher, None), settings, guided)
-    names = -5.0 * (bounds < 0)
-    assert torch.equal(found["chart_scores"], scores + (3.0 * (bounds > 0) + names))
-    assert torch.equal(found["choice_scores"], found["chart_scores"])
 
 
 def test_batches_know_where_punctuation_stood(tokenizer):

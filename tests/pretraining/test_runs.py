@@ -245,12 +245,18 @@ def test_several_processes_share_a_stage_in_which_parameters_rest(options, tmp_p
     assert "model.composition.score.weight" not in moved
 
 
+STREAM = ["--streaming", "--max_steps", "10", "--shuffle_buffer", "70"]
+
+
 @pytest.mark.slow
-def test_several_processes_go_on_as_one_run(options, tmp_path):
-    whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
-    assert pretrain([*options, *whole], num_processes=2) == [0, 0]
-    assert 0 not in pretrain([*options, *killed], at=("step", 5, "SIGKILL"), num_processes=2)
-    assert pretrain([*options, *killed], num_processes=2) == [0, 0]
+@pytest.mark.parametrize(("more", "kills", "num_processes"), [([], [5], 2), (STREAM, [4, 5], 1)])
+def test_processes_and_streams_go_on_as_one_run(options, tmp_path, more, kills, num_processes):
+    """Killed again, a stream goes on from where it went on."""
+    whole, killed = ([*options, *more, "--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
+    assert pretrain(whole, num_processes=num_processes) == [0] * num_processes
+    for step in kills:
+        assert 0 not in pretrain(killed, at=("step", step, "SIGKILL"), num_processes=num_processes)
+    assert pretrain(killed, num_processes=num_processes) == [0] * num_processes
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
@@ -263,17 +269,6 @@ def test_steps_that_are_not_finite_are_left_out_until_they_are_too_many(options,
     assert steps_of(tmp_path / "run") == [3]
     model = load_file(tmp_path / "run" / "checkpoints" / "checkpoint-000000003" / "model.safetensors")
     assert all(value.isfinite().all() for value in model.values())
-
-
-@pytest.mark.slow
-def test_a_stream_goes_on_where_it_was_killed(options, tmp_path):
-    options = [*options, "--streaming", "--max_steps", "10", "--shuffle_buffer", "70"]
-    whole, killed = (["--output_dir", str(tmp_path / name)] for name in ("whole", "killed"))
-    assert pretrain([*options, *whole]) == [0]
-    for step in (4, 5):  # the second time the run goes on from where it went on
-        assert pretrain([*options, *killed], at=("step", step, "SIGKILL")) == [-9]
-    assert pretrain([*options, *killed]) == [0]
-    assert_same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
 @pytest.mark.slow
