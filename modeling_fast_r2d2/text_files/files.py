@@ -26,7 +26,7 @@ def write_aside(target: Path, write: Callable[[Path], object]) -> None:
     """
     check_is_file(target)
     target = target.resolve()
-    beginning = target.name[:30]  # names have an end
+    beginning = os.fsdecode(os.fsencode(target.name)[:120])  # a name has at most 255 bytes
     aside = target.with_name(f".{beginning}.{socket.gethostname()}.{os.getpid()}{target.suffix}")
     try:
         write(aside)
