@@ -10,18 +10,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.embedding import evaluation, in_batches
 from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, from_spans, read_treebank, score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from pretraining.batches import Limits, cut
+from pretraining.batches import cut
 from pretraining.count_teacher import CountTeacher
-from pretraining.options import Options
 from pretraining.stopping import pass_on, stopping_together
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
@@ -32,73 +29,43 @@ CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with
 MAX_RIGHT_SHARE, MAX_LEFT_SHARE = 0.85, 0.15  # larger shares of spans mean that trees are chains
 
 
-class Evaluation:
-    """An evaluation. What it has no data for is left out.
+def evaluate(run, check: Callable[..., object] = pass_on) -> dict[str, float]:
+    """Compute the figures by name, on every process; append drawn trees to the run's ``trees.txt``.
 
     Args:
-        data: the run's `Data`.
-        teacher: scores by counts, for the encoder's trees.
-    """
-
-    def __init__(self, options: Options, accelerator: Accelerator, data, model, teacher: CountTeacher | None):
-        training = options.training
-        self.accelerator, self.model, self.tokenizer = accelerator, model, data.tokenizer
-        self.limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
-        self.validation, self.to_draw = data.validation, data.to_draw
-        self.drawings = f"{options.output.output_dir}/trees.txt"
-        self.scorer = None
-        if data.gold:
-            sizes = options.data.treebank_sentences, training.per_device_train_batch_tokens
-            self.scorer = TreebankScorer(data.gold, model, data.tokenizer, teacher, *sizes)
-
-    def __call__(self, step: int, check: Callable[..., object] = pass_on) -> dict[str, float]:
-        """Compute the figures by name, on every process; append drawn trees to the file ``drawings``.
-
-        Args:
-            check: called between batches; raises `Interrupted` if this process is to end.
-
-        Raises:
-            Interrupted: on all processes, if it is raised on one of them.
-        """
-        figures = {}
-        if self.validation:
-            given = self.validation, DataCollatorForFastR2D2(self.tokenizer), self.limits
-            figures = validation_losses(self.accelerator, self.model, *given, check)
-        if self.scorer:
-            with stopping_together(self.accelerator):
-                figures |= self.scorer(check)
-        if self.to_draw and self.accelerator.is_main_process:
-            with open(self.drawings, "a", encoding="utf-8") as file:
-                file.write(f"== step {step}\n\n{draw_trees(self.model, self.tokenizer, self.to_draw)}\n\n")
-        return figures
-
-
-def validation_losses(
-    accelerator: Accelerator,
-    model: FastR2D2ForPreTraining,
-    features: list[dict],
-    collate: Callable,
-    limits: Limits,
-    check: Callable[..., object] = pass_on,
-) -> dict[str, float]:
-    """Language-model loss and tree loss in nats per token, without noise and dropout.
-
-    Args:
-        model: not wrapped for data-parallel training. Each process takes its share of the batches.
-        check: called before each batch, as by `Evaluation`.
+        run: gives the accelerator, the model, the data, the limits of batches and the `TreebankScorer`. What it has no
+            data for is left out.
+        check: called between batches; raises `Interrupted` if this process is to end.
 
     Raises:
         Interrupted: on all processes, if it is raised on one of them.
     """
+    figures = validation_losses(run, check) if run.data.validation else {}
+    if run.scorer:
+        with stopping_together(run.accelerator):
+            figures |= run.scorer(check)
+    if run.data.to_draw and run.accelerator.is_main_process:
+        with open(run.folder / "trees.txt", "a", encoding="utf-8") as file:
+            drawn = draw_trees(run.model, run.data.tokenizer, run.data.to_draw)
+            file.write(f"== step {run.progress.step}\n\n{drawn}\n\n")
+    return figures
+
+
+def validation_losses(run, check: Callable[..., object] = pass_on) -> dict[str, float]:
+    """Language-model loss and tree loss in nats per token, without noise and dropout.
+
+    Each process takes its share of the batches; arguments and errors as for `evaluate`.
+    """
+    features, accelerator, collate = run.data.validation, run.accelerator, DataCollatorForFastR2D2(run.data.tokenizer)
     lengths = np.array([len(feature["input_ids"]) for feature in features])
-    parts = cut(np.argsort(lengths, kind="stable"), lengths, limits)
+    parts = cut(np.argsort(lengths, kind="stable"), lengths, run.limits)
     sums = torch.zeros(4, device=accelerator.device)
-    with stopping_together(accelerator), evaluation(model):
+    with stopping_together(accelerator), evaluation(run.model):
         for part in parts[accelerator.process_index :: accelerator.num_processes]:
             check()
             batch = send_to_device(collate([features[number] for number in part]), accelerator.device)
             with accelerator.autocast():
-                output, tokens = model(**batch), int(batch["attention_mask"].sum())
+                output, tokens = run.model(**batch), int(batch["attention_mask"].sum())
             lm_sum, tree_sum = output.lm_loss * tokens, output.tree_loss * len(part)
             sums += torch.stack([lm_sum, tree_sum, lm_sum.new_tensor(tokens), lm_sum.new_tensor(len(part))])
     lm_sum, tree_sum, tokens, sentences = accelerator.reduce(sums, "sum").tolist()

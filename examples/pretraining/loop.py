@@ -10,7 +10,7 @@ from accelerate.utils import broadcast
 from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Step
 from pretraining.checkpoints import write_state
-from pretraining.evaluation import chain_warnings
+from pretraining.evaluation import chain_warnings, evaluate
 from pretraining.optimisation import (
     Counts,
     Outcome,
@@ -135,7 +135,7 @@ def evaluate_if_due(run: Run, stop: StopSignal) -> None:
     step = run.progress.step
     is_due = run.is_over or (step > 0 and step % run.options.output.eval_steps == 0)
     if is_due and not any(figures["step"] == step for figures in run.progress.evaluations):
-        record(run, run.evaluate(step, stop.check))
+        record(run, evaluate(run, stop.check))
         run.saved_step = None
         if run.best_step == step:
             save(run)

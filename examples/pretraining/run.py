@@ -15,7 +15,7 @@ from pretraining.checkpoints import Checkpoints, best_step
 from pretraining.corpus import sentences_of, tokenize
 from pretraining.count_teacher import CountTeacher
 from pretraining.data import Data
-from pretraining.evaluation import Evaluation
+from pretraining.evaluation import TreebankScorer
 from pretraining.guidance import CollatorWithSplitSigns, Guide
 from pretraining.losses import LOSSES, Objective
 from pretraining.models import begin_with_counts, begin_with_frequencies, load_given_model, make_model
@@ -99,6 +99,7 @@ class Run:
 
     Attributes:
         objective: model and losses, prepared for all processes.
+        limits: of batches.
         plan: the settings of every step.
         window_size: the model's own, for stages that do not set another.
         position: this process's position in the running epoch, None before its first step.
@@ -121,7 +122,8 @@ class Run:
             begin_with_frequencies(self.model, data.corpus.count_tokens(self.model.config.vocab_size))
         self.window_size = self.model.config.window_size
 
-        self.epochs = make_epochs(options, accelerator, data)
+        self.limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
+        self.epochs = make_epochs(options, accelerator, data, self.limits)
         self.plan = Plan(options.stages, self.epochs.tokens_per_step())
         planned = self.plan.num_steps or training.max_steps
         self.num_steps = planned or training.num_train_epochs * len(self.epochs.plan(0))
@@ -135,7 +137,10 @@ class Run:
         optimizer = make_optimizer(objective, training, device)
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
 
-        self.evaluate = Evaluation(options, accelerator, data, self.model, teacher)
+        self.scorer = None
+        if data.gold:
+            sizes = options.data.treebank_sentences, training.per_device_train_batch_tokens
+            self.scorer = TreebankScorer(data.gold, self.model, data.tokenizer, teacher, *sizes)
         self.checkpoints = Checkpoints(self.folder / "checkpoints", output.save_total_limit, accelerator)
         self.display = Display(self.num_steps, accelerator.is_main_process)
         set_seed(training.seed + 1, device_specific=True)  # every process has its own noise and dropout
@@ -157,7 +162,7 @@ class Run:
         sentences = np.linspace(0, len(lengths) - 1, count).astype(int)
         sentences = sentences[np.argsort(lengths[sentences], kind="stable")]
         collate = CollatorWithSplitSigns(self.tokenizer)
-        for part in cut(sentences, lengths, self.epochs.limits):
+        for part in cut(sentences, lengths, self.limits):
             batch = collate(self.data.corpus[part])
             yield {name: tensor.to(self.accelerator.device) for name, tensor in batch.items()}
 
@@ -176,10 +181,11 @@ def make_guide(options: Options, accelerator: Accelerator, data: Data, model, te
     return Guide(teacher, model, vectors and vectors.to(accelerator.device), given, skew)
 
 
-def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> PlannedEpochs | StreamedEpochs:
+def make_epochs(
+    options: Options, accelerator: Accelerator, data: Data, limits: Limits
+) -> PlannedEpochs | StreamedEpochs:
     """Epochs of a corpus that was read before, or that is streamed."""
     training, collate = options.training, CollatorWithSplitSigns(data.tokenizer)
-    limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
 

@@ -1,6 +1,7 @@
 """What a run is measured by: losses on other text, trees of a treebank, and what is said of chains."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,11 +36,16 @@ def gold(sentences):
     return [from_spans(sentence.split(), []) for sentence in sentences[:20]]
 
 
+def run_with(model, tokenizer, features):
+    data = SimpleNamespace(validation=features, tokenizer=tokenizer)
+    return SimpleNamespace(accelerator=Accelerator(cpu=True), model=model, data=data, limits=Limits(7, 60))
+
+
 def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences):
     encoded = tokenize_sentences(tokenizer, sentences[:40])
     features = [{"input_ids": ids} for ids in encoded["input_ids"]]
-    collate, accelerator = DataCollatorForFastR2D2(tokenizer), Accelerator(cpu=True)
-    losses = validation_losses(accelerator, model, features, collate, Limits(7, 60))
+    losses = validation_losses(run_with(model, tokenizer, features))
+    collate = DataCollatorForFastR2D2(tokenizer)
     tokens, lm_sum, tree_sum = 0, 0.0, 0.0
     model.eval()
     for feature in features:
@@ -57,7 +63,7 @@ def test_evaluation_draws_no_random_numbers(model, tokenizer, teacher, sentences
     before = torch.get_rng_state()
     encoded = tokenize_sentences(tokenizer, sentences[:4])
     features = [{"input_ids": ids} for ids in encoded["input_ids"]]
-    validation_losses(Accelerator(cpu=True), model, features, DataCollatorForFastR2D2(tokenizer), Limits())
+    validation_losses(run_with(model, tokenizer, features))
     scorer()
     draw_trees(model, tokenizer, sentences[:2])
     assert torch.equal(torch.get_rng_state(), before)
