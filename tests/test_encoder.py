@@ -37,7 +37,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_changed_gets_the_definition(composition, change, kernels, monkeypatch):
     monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
-    monkeypatch.setattr(fused, "_fault", lambda *_: None)
+    monkeypatch.setattr(fused, "_find_fault", lambda *_: None)
     composition.stack.config.composition_kernels = kernels
     faster = FusedNodes if kernels == "triton" else NodesApart
     assert kind(composition) is faster and kind(composition, has_choice=False) is (

@@ -38,7 +38,7 @@ def kernels(request, monkeypatch, tiny_config) -> None:
     """By torch's operations, and by the fused ops, whose definitions stand in for their kernels."""
     for name in OPS:
         monkeypatch.setattr(importlib.import_module(f"fast_r2d2_kernels.{name}"), "runs_fused", lambda tensor: False)
-    monkeypatch.setattr(fused, "_fault", lambda *_: None)  # the check of kernels waits, once in a process
+    monkeypatch.setattr(fused, "_find_fault", lambda *_: None)  # the check of kernels waits, once in a process
     tiny_config.composition_kernels = request.param
     if request.param == "auto":  # the definition of dropout draws on the host
         tiny_config.hidden_dropout_prob = tiny_config.attention_probs_dropout_prob = 0.0
