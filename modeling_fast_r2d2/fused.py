@@ -65,7 +65,7 @@ def _find_fault(
     place = trust.describe_place(torch.device(device), dtype)
     if must_run:
         raise RuntimeError(f"{fault} ({place}); take composition_kernels='torch'")
-    warnings.warn(f"{fault} ({place}); torch's operations run instead", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"{fault} ({place}); torch's operations run instead", RuntimeWarning, stacklevel=3)
     return fault
 
 

@@ -1,7 +1,7 @@
 """Folders that are whole or not there: they are written aside, listed with checksums and then renamed.
 
-A checkpoint holds the state of a run: model, losses' parameters, optimiser, progress, the parser's snapshot,
-and each process's position and random state.
+A checkpoint holds the state of a run: model, losses' parameters, optimiser, progress, the parser's snapshot, and
+each process's position and random state.
 """
 
 import json

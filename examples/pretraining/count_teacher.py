@@ -5,7 +5,7 @@ Words beside punctuation and at the ends of sentences behave like words at the e
 
     v_k = log P(a unit ends | token k) + log P(a unit begins | token k + 1) - skew * k
 
-Raw text is enough. It is counted once, when it is read.
+Raw text is enough. It is counted when it is read.
 """
 
 from dataclasses import dataclass

@@ -33,8 +33,8 @@ def evaluate(run, check: Callable[..., object] = pass_on) -> dict[str, float]:
     """Compute the figures by name, on every process; append drawn trees to the run's ``trees.txt``.
 
     Args:
-        run: gives the accelerator, the model, the data, the limits of batches and the `TreebankScorer`. What it has no
-            data for is left out.
+        run: gives the accelerator, the model, the data, the epochs with their limits and the `TreebankScorer`. What it
+            has no data for is left out.
         check: called between batches; raises `Interrupted` if this process is to end.
 
     Raises:
@@ -58,7 +58,7 @@ def validation_losses(run, check: Callable[..., object] = pass_on) -> dict[str, 
     """
     features, accelerator, collate = run.data.validation, run.accelerator, DataCollatorForFastR2D2(run.data.tokenizer)
     lengths = np.array([len(feature["input_ids"]) for feature in features])
-    parts = cut(np.argsort(lengths, kind="stable"), lengths, run.limits)
+    parts = cut(np.argsort(lengths, kind="stable"), lengths, run.epochs.limits)
     sums = torch.zeros(4, device=accelerator.device)
     with stopping_together(accelerator), evaluation(run.model):
         for part in parts[accelerator.process_index :: accelerator.num_processes]:

@@ -99,7 +99,6 @@ class Run:
 
     Attributes:
         objective: model and losses, prepared for all processes.
-        limits: of batches.
         plan: the settings of every step.
         window_size: the model's own, for stages that do not set another.
         position: this process's position in the running epoch, None before its first step.
@@ -122,8 +121,7 @@ class Run:
             begin_with_frequencies(self.model, data.corpus.count_tokens(self.model.config.vocab_size))
         self.window_size = self.model.config.window_size
 
-        self.limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
-        self.epochs = make_epochs(options, accelerator, data, self.limits)
+        self.epochs = make_epochs(options, accelerator, data)
         self.plan = Plan(options.stages, self.epochs.tokens_per_step())
         planned = self.plan.num_steps or training.max_steps
         self.num_steps = planned or training.num_train_epochs * len(self.epochs.plan(0))
@@ -162,7 +160,7 @@ class Run:
         sentences = np.linspace(0, len(lengths) - 1, count).astype(int)
         sentences = sentences[np.argsort(lengths[sentences], kind="stable")]
         collate = CollatorWithSplitSigns(self.tokenizer)
-        for part in cut(sentences, lengths, self.limits):
+        for part in cut(sentences, lengths, self.epochs.limits):
             batch = collate(self.data.corpus[part])
             yield {name: tensor.to(self.accelerator.device) for name, tensor in batch.items()}
 
@@ -181,11 +179,10 @@ def make_guide(options: Options, accelerator: Accelerator, data: Data, model, te
     return Guide(teacher, model, vectors and vectors.to(accelerator.device), given, skew)
 
 
-def make_epochs(
-    options: Options, accelerator: Accelerator, data: Data, limits: Limits
-) -> PlannedEpochs | StreamedEpochs:
+def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> PlannedEpochs | StreamedEpochs:
     """Epochs of a corpus that was read before, or that is streamed."""
     training, collate = options.training, CollatorWithSplitSigns(data.tokenizer)
+    limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
 

@@ -37,8 +37,8 @@ def gold(sentences):
 
 
 def run_with(model, tokenizer, features):
-    data = SimpleNamespace(validation=features, tokenizer=tokenizer)
-    return SimpleNamespace(accelerator=Accelerator(cpu=True), model=model, data=data, limits=Limits(7, 60))
+    data, epochs = SimpleNamespace(validation=features, tokenizer=tokenizer), SimpleNamespace(limits=Limits(7, 60))
+    return SimpleNamespace(accelerator=Accelerator(cpu=True), model=model, data=data, epochs=epochs)
 
 
 def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences):

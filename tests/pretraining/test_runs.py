@@ -111,14 +111,19 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(options, whole_run, tm
 
 
 @pytest.mark.slow
-def test_a_run_may_be_killed_at_any_moment(options, whole_run, tmp_path):
-    """While it reads, trains, evaluates or saves. Each time it goes on from where it went on."""
-    arguments = [*options, "--output_dir", str(tmp_path / "run")]
-    for moment in (random.uniform(0, 4) for _ in range(6)):
+def test_a_run_may_be_killed_at_any_moment(options, corpus, whole_run, tmp_path):
+    """While it reads, trains, evaluates or saves. Each time it goes on from where it went on, or begins anew."""
+    run = tmp_path / "run"
+    arguments = [*options, "--validation", str(corpus), "--eval_steps", "4", "--output_dir", str(run)]
+    for moment in (random.uniform(0, 4) for _ in range(20)):
         print(f"killed after {moment} s")
-        assert pretrain(arguments, at=("time", moment, "SIGALRM"))[0] in (-signal.SIGALRM, 0)
+        [code] = pretrain(arguments, at=("time", moment, "SIGALRM"))
+        assert code in (-signal.SIGALRM, 0), last_output()
+        if code == 0:  # it was over before
+            assert_same_weights(run, whole_run)
+            shutil.rmtree(run)
     assert pretrain(arguments) == [0]
-    assert_same_weights(tmp_path / "run", whole_run)
+    assert_same_weights(run, whole_run)
 
 
 @pytest.mark.slow
