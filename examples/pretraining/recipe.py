@@ -7,11 +7,12 @@ stages:                       # without stages, the options alone describe the r
   - name: warm-up
     steps: 100                # or, approximately, tokens: 600_000
     learning_rate: {from: 0, to: 2e-3}
-  - name: wider
+  - &wider                    # a stage that YAML marks so comes again at `- *wider`
+    name: wider
     tokens: 1_000_000
     window_size: 3            # what a stage does not set is as in the options or in the paper
-    times: 2                  # two such stages, one after the other
     always: false             # left out by character, and if counts_skew is 0
+  - *wider
 """
 
 import bisect
