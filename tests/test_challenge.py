@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from modeling_fast_r2d2.grammar_induction import read_treebank, score_trees
-from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, model_trees
+from modeling_fast_r2d2.grammar_induction import TreebankPreprocessing, read_treebank, score_trees
+from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, model_trees, without_punctuation
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
-# Recall of the bundled parser, rounded down; a better one raises these.
+FILE = Path(__file__).parent / "challenge.mrg"
+# Recall of the bundled parser, which is shown the punctuation, rounded down; a better one raises these.
 LEAST = {
     "complement_clauses": 100,
     "coordinated_subjects": 78,
     "coordinated_verb_phrases": 82,
     "clauses_after_if": 84,
-    "lists": 72,
+    "lists": 90,
     "prepositional_phrases_in_subjects": 71,
     "how_many": 56,
     "relative_clauses_in_subjects": 47,
@@ -26,7 +27,7 @@ LEAST = {
 
 @pytest.fixture(scope="module")
 def gold():
-    return read_treebank(Path(__file__).parent / "challenge.mrg")
+    return read_treebank(FILE)
 
 
 def test_every_kind_has_six_sentences_or_more(gold):
@@ -38,7 +39,9 @@ def test_every_kind_has_six_sentences_or_more(gold):
 
 def test_the_bundled_parser_is_as_good_as_it_was(gold):
     parser = TreeParser.from_pretrained("fast-r2d2-tiny")
-    found, right = (score_trees(trees, gold) for trees in (model_trees(parser, gold), baseline_trees(gold, "right")))
+    written = read_treebank(FILE, TreebankPreprocessing(keep_punctuation=True))
+    parsed = map(without_punctuation, model_trees(parser, written), written)
+    found, right = (score_trees(list(trees), gold) for trees in (parsed, baseline_trees(gold, "right")))
     assert {kind: int(found.recall(kind)) for kind in LEAST} == LEAST
     shared, wanted = map(sum, zip(*found.labels.values(), strict=True))
-    assert shared / wanted > 0.7 and found.sentence_f1 > right.sentence_f1 + 15
+    assert shared / wanted > 0.75 and found.sentence_f1 > right.sentence_f1 + 15

@@ -34,7 +34,7 @@ def test_names_are_words_side_by_side_that_begin_with_a_capital(words, data):
     word_ids = [word for word, length in enumerate(lengths) for _ in range(length)]
     last = [sum(lengths[: word + 1]) - 1 for word in range(len(words))]
     bounds = data.draw(st.sets(st.sampled_from(last[:-1]))) if len(words) > 1 else set()
-    found = ReadSentence([], word_ids, [], sorted(bounds), words, [], [], [], [], []).names
+    found = ReadSentence([], word_ids, [], sorted(bounds), [], words, [], [], [], [], []).names
     pairs = [
         (word, word + 1)
         for word in range(len(words) - 1)

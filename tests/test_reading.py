@@ -43,7 +43,7 @@ def test_a_text_is_words_and_marks(tokenizer):
     ],
 )
 def test_bounds_are_where_marks_were(tokenizer, text, left):
-    [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=True)
+    [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=True, all_bounds=True)
     last_pieces = [*read.word_split_points, len(read.word_ids)]
     shown = [word + " |" * (last in read.bounds) for word, last in zip(read.words, last_pieces, strict=True)]
     assert " ".join(shown) == left
@@ -150,9 +150,9 @@ def test_parsed_sentences_are_equal_by_value_and_not_hashable(model, tokenizer):
 
 
 def test_batches_know_bounds(tokenizer):
-    read = sentences_to_parse(tokenizer, ["a , b c", "a b , c , d"], set_marks_aside=True)
+    read = sentences_to_parse(tokenizer, ["a , b c", "a b ; c , d"], set_marks_aside=True)
     batch = pad_batch(read)
-    assert batch["split_signs"].tolist() == [[True, False, False], [False, True, True]]
+    assert batch["split_signs"].tolist() == [[1, 0, 0], [0, 1, 0]]  # a comma before a word alone gives none
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
 
 

@@ -1,6 +1,7 @@
 """Tokenizers, word spans and batches for Fast-R2D2."""
 
 from .collators import DataCollatorForFastR2D2, DataCollatorForFastR2D2Pairs
+from .coordination import find_coordinators
 from .language import clean_wikitext
 from .lines import read_lines, read_sentences
 from .padding import pad_spans
@@ -14,6 +15,7 @@ __all__ = [
     "DataCollatorForFastR2D2Pairs",
     "clean_wikitext",
     "find_abbreviations",
+    "find_coordinators",
     "tokenize_sentences",
     "pad_spans",
     "read_lines",

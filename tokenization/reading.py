@@ -4,7 +4,7 @@ import itertools
 import math
 import operator
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from .coordination import find_commas
 from .language import are_marks, are_opening, begins_name, is_quote, pairs_of
 from .padding import pad_sentences, pad_split_signs
 from .trees import BinaryTree, put_back
@@ -37,7 +38,9 @@ class ReadSentence:
         input_ids: the token id of each piece.
         word_ids: the word number of each piece, from 0, without gaps.
         atom_spans: the spans of the words that have two or more pieces, inclusive.
-        bounds: the split points between pieces where a mark other than a quote was set aside.
+        bounds: the split points between pieces where a mark other than a quote was set aside; where sentences are
+            parsed, not those of `Commas.loose`.
+        in_lists: where sentences are parsed, the split points at `Commas.joining`, which hold a list together.
         words: the text of each word.
         marks: the text of each mark that was set aside.
         places: for each mark, the number of words before it.
@@ -49,6 +52,7 @@ class ReadSentence:
     word_ids: list[int]
     atom_spans: list[Span]
     bounds: list[int]
+    in_lists: list[int]
     words: list[str]
     marks: list[str]
     places: list[int]
@@ -167,6 +171,7 @@ def sentences_to_parse(
     word_offsets: Sequence[Sequence[Span]] | None = None,
     set_marks_aside: bool = False,
     max_length: int | None = None,
+    all_bounds: bool = False,
 ) -> list[ReadSentence]:
     """Tokenize sentences for a parser.
 
@@ -177,6 +182,7 @@ def sentences_to_parse(
         set_marks_aside: take out the punctuation between words, so that the model does not see it. A sentence of
             nothing but punctuation keeps it.
         max_length: the number of pieces to keep of each sentence, punctuation included; None keeps all.
+        all_bounds: give bounds at all commas, as pretraining has them.
 
     Raises:
         ValueError: if the tokenizer is slow, if words and ``word_offsets`` differ in number, or as `checked_sentences`
@@ -197,7 +203,8 @@ def sentences_to_parse(
     encoded["words"] = [list(words) or [tokenizer.unk_token] for words in given]
     encoded["word_offsets"] = [list(places) or [(0, 0)] for places in offsets]
     read = [_read_words(dict(zip(encoded, row, strict=True))) for row in zip(*encoded.values(), strict=True)]
-    return [_set_marks_aside(sentence) for sentence in read] if set_marks_aside else read
+    coordinators = None if all_bounds else tokenizer.init_kwargs.get("coordinators", ())
+    return [_set_marks_aside(sentence, coordinators) for sentence in read] if set_marks_aside else read
 
 
 def _check_offsets(word_offsets: Sequence[Sequence[Span]], sentences: Sequence[Any]) -> None:
@@ -221,8 +228,9 @@ def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dic
         [sentence.input_ids for sentence in sentences],
         [sentence.atom_spans for sentence in sentences] if keep_words else None,
     )
-    bounds, names = [sentence.bounds for sentence in sentences], [sentence.names for sentence in sentences]
-    return batch | {"split_signs": pad_split_signs(bounds, names, batch["input_ids"].shape[1])}
+    bounds = [sentence.bounds for sentence in sentences]
+    held = [sentence.names + sentence.in_lists for sentence in sentences]
+    return batch | {"split_signs": pad_split_signs(bounds, held, batch["input_ids"].shape[1])}
 
 
 def _along_tree(scores: np.ndarray, tree: BinaryTree) -> np.ndarray:
@@ -258,7 +266,7 @@ def _read_words(row: dict[str, Any]) -> ReadSentence:
     for word, (start, end) in zip(word_ids, row["offsets"], strict=True):
         first, last = places[word]
         pieces.append((min(first + start, last), min(first + end, last)))
-    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], words, [], [], pieces, places, [])
+    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], [], words, [], [], pieces, places, [])
 
 
 def _joined(words: Sequence[str]) -> list[Span]:
@@ -267,8 +275,12 @@ def _joined(words: Sequence[str]) -> list[Span]:
     return [(start, start + len(word)) for start, word in zip(starts, words, strict=False)]
 
 
-def _set_marks_aside(whole: ReadSentence) -> ReadSentence:
-    """The sentence without the words that are nothing but punctuation; a genitive's apostrophe stays."""
+def _set_marks_aside(whole: ReadSentence, coordinators: Collection[str] | None) -> ReadSentence:
+    """The sentence without the words that are nothing but punctuation; a genitive's apostrophe stays.
+
+    Args:
+        coordinators: as for `find_commas`; None gives bounds at all commas.
+    """
     is_kept = [not is_mark for is_mark in are_marks(whole.words)]
     if all(is_kept) or not any(is_kept):
         return whole
@@ -279,10 +291,16 @@ def _set_marks_aside(whole: ReadSentence) -> ReadSentence:
     pieces = [piece for piece, word in enumerate(whole.word_ids) if is_kept[word]]
     ids, offsets = [whole.input_ids[piece] for piece in pieces], [whole.piece_offsets[piece] for piece in pieces]
     word_ids = [kept_so_far[whole.word_ids[piece]] - 1 for piece in pieces]
-    after_bounds = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}
-    bounds = [k for k in range(len(ids) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in after_bounds]
+    bounded, joined = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}, set[int]()
+    if coordinators is not None:
+        commas = find_commas(words, marks, places, coordinators)
+        bounded, joined = bounded - commas.loose, commas.joining
+    bounds, in_lists = (
+        [k for k in range(len(ids) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in found]
+        for found in (bounded, joined)
+    )
     return ReadSentence(
-        ids, word_ids, word_spans(word_ids), bounds, words, marks, places, offsets, word_offsets, mark_offsets
+        ids, word_ids, word_spans(word_ids), bounds, in_lists, words, marks, places, offsets, word_offsets, mark_offsets
     )
 
 

@@ -37,6 +37,7 @@ def train_tokenizer(
     show_progress: bool = True,
     word_rule: str = "plain",
     abbreviations: Sequence[str] | None = None,
+    coordinators: Sequence[str] | None = None,
 ) -> PreTrainedTokenizerFast:
     """Learn a vocabulary from raw text. The same sentences give the same tokenizer in any order.
 
@@ -53,6 +54,7 @@ def train_tokenizer(
             and ``n't`` as treebanks do. It is saved with the tokenizer.
         abbreviations: after which a full stop ends no sentence where running text is parsed (see `find_abbreviations`).
             They are saved with the tokenizer.
+        coordinators: by which a list is known where sentences are parsed (see `find_coordinators`), saved as well.
 
     Returns:
         A standard tokenizer, which `AutoTokenizer` loads without trusting remote code. It adds no special tokens to a
@@ -71,6 +73,7 @@ def train_tokenizer(
         )
     if isinstance(sentences, str):
         raise ValueError("sentences must be several strings, got one; read a file with read_sentences(path)")
+    found = {"abbreviations": abbreviations, "coordinators": coordinators}
     pieces = _learn_pieces(checked_sentences(sentences), vocab_size, kind, lowercase, min_frequency, show_progress)
     tokenizer = _blank_tokenizer(kind, lowercase)
     tokenizer.model = _model(kind, {piece: number for number, piece in enumerate([*ALL_SPECIAL_TOKENS, *pieces])})
@@ -78,7 +81,8 @@ def train_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
-        word_rule=word_rule, **SPECIAL_TOKENS, **({} if abbreviations is None else {"abbreviations": [*abbreviations]}),
+        word_rule=word_rule, **SPECIAL_TOKENS,
+        **{name: [*words] for name, words in found.items() if words is not None},
     )  # fmt: skip
 
 

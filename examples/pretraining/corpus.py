@@ -254,7 +254,7 @@ def tokenize(sentences: list[str], tokenizer: PreTrainedTokenizerBase, data: Dat
     """Sentences with the columns of `Corpus`; those that are too long have only a length."""
     fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
     fitting = list(itertools.compress(sentences, fits))
-    read = iter(sentences_to_parse(tokenizer, fitting, set_marks_aside=not data.keep_punctuation))
+    read = iter(sentences_to_parse(tokenizer, fitting, set_marks_aside=not data.keep_punctuation, all_bounds=True))
     return [
         _row_within_limit(next(read), data) if fit else _row_without_tokens(len(sentence))
         for sentence, fit in zip(sentences, fits, strict=True)

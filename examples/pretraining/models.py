@@ -19,7 +19,7 @@ from pretraining.corpus import sentences_of_texts
 from pretraining.count_vectors import CountVectors
 from pretraining.options import SIZES, DataOptions, ModelOptions, Options
 from pretraining.widening import WIDER, as_narrow_as, begin_pooler, is_wider, widen
-from tokenization_fast_r2d2 import find_abbreviations, task_token_ids, train_tokenizer
+from tokenization_fast_r2d2 import find_abbreviations, find_coordinators, task_token_ids, train_tokenizer
 
 
 def make_tokenizer(texts: Dataset | IterableDataset, data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
@@ -30,6 +30,7 @@ def make_tokenizer(texts: Dataset | IterableDataset, data: DataOptions, model: M
     return train_tokenizer(
         sentences_of_texts(texts, data), int(data.vocab_size), data.tokenizer_kind,
         show_progress=sys.stderr.isatty(), word_rule=data.word_rule, abbreviations=abbreviations,
+        coordinators=find_coordinators(sentences_of_texts(texts, data)),
     )  # fmt: skip
 
 

@@ -486,7 +486,8 @@ def test_a_run_in_any_language_says_what_the_text_decided(tmp_path):
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert all(f"| `{name}`, by the text | {value}: " in card for name, value in said)
     assert FastR2D2ForPreTraining.from_pretrained(tmp_path / "run" / "model").config.names_bonus == 0
-    assert AutoTokenizer.from_pretrained(tmp_path / "run" / "model").init_kwargs["abbreviations"] == ["tas"]
+    found = AutoTokenizer.from_pretrained(tmp_path / "run" / "model").init_kwargs
+    assert (found["abbreviations"], found["coordinators"]) == (["tas"], [])
     (tmp_path / "run" / "model" / "notes.md").write_text("mine", encoding="utf-8")
     assert pretrain(options) == [0]  # it is over: the text decides the same again, and the model's folder is left alone
     assert (tmp_path / "run" / "model" / "notes.md").exists() and "stays as it is" in last_output()
