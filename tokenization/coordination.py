@@ -30,11 +30,11 @@ def find_coordinators(sentences: Iterable[str]) -> list[str]:
         Words in lower case, sorted; none where too few change places, nor in scripts without blanks.
     """
     texts = [_words(sentence) for sentence in itertools.islice(sentences, SENTENCES)]
-    counted = Counter(word for words in texts for word in words if word.isalpha())
+    counted = Counter(word for words in texts for word in words if word)
     neighbours: dict[str, Counter[tuple[str, str]]] = {word: Counter() for word, _ in counted.most_common(COMMONEST)}
     for words in texts:
         for before, word, after in zip(words, words[1:], words[2:], strict=False):
-            if word in neighbours and all(part.isalpha() and part not in neighbours for part in (before, after)):
+            if word in neighbours and all(part and part not in neighbours for part in (before, after)):
                 neighbours[word][before, after] += 1
     numbers = {word: _in_both_orders(pairs) for word, pairs in neighbours.items()}
     shares = {word: numbers[word] / max(1, pairs.total()) for word, pairs in neighbours.items()}
@@ -44,8 +44,9 @@ def find_coordinators(sentences: Iterable[str]) -> list[str]:
 
 
 def _words(sentence: str) -> list[str]:
-    """The words and marks of a sentence in lower case, without what is in scripts without blanks."""
-    return [sentence[start:end].lower() for (start, end), is_unspaced in find_words(sentence) if not is_unspaced]
+    """The words of a sentence in lower case, without what is in scripts without blanks; "" for what has no letter."""
+    words = [sentence[start:end].lower() for (start, end), is_unspaced in find_words(sentence) if not is_unspaced]
+    return [word if any(map(str.isalpha, word)) else "" for word in words]
 
 
 def _in_both_orders(pairs: Counter[tuple[str, str]]) -> int:

@@ -34,6 +34,8 @@ def test_coordinators_are_found_in_raw_text(frequent):
     assert find_coordinators([]) == find_coordinators(text()[300:]) == []
     assert find_coordinators(text(5)) == []  # too few to be sure
     assert find_coordinators(["我和你走，你和我来"] * 100) == []  # words cannot be told
+    hindi = [line.replace("ja", "या").replace("bav", "की") for line in text()]  # with signs that are no letters
+    assert find_coordinators(hindi) == ["या"]
 
 
 # Each comma is followed by what it is: 1 loose, 2 joining as well, 0 neither.
