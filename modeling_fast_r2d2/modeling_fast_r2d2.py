@@ -123,8 +123,8 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             split_bonus: ``(batch, seq_len - 1)``, nats added to split scores and, for a tree of minimum risk, to the
                 encoder's scores of the candidates that split there.
             split_signs: ``(batch, seq_len - 1)`` of a whole-number type, as `FastR2D2Processor` gives it: 1 where
-                punctuation was set aside, -1 within names, else 0. There, ``bounds_bonus`` and ``names_bonus`` of the
-                configuration are added and taken away like a ``split_bonus``.
+                punctuation was set aside, -1 within names and lists, else 0. There, the configuration's
+                ``bounds_bonus`` and ``names_bonus`` are added and taken away like a ``split_bonus``.
 
         Raises:
             ValueError: for any other input, before computing; it names the row.

@@ -12,13 +12,13 @@ from modeling_fast_r2d2.grammar_induction.systems import baseline_trees, model_t
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
 FILE = Path(__file__).parent / "challenge.mrg"
-# Recall of the bundled parser, which is shown the punctuation, rounded down; a better one raises these.
+# Recall of the bundled parser, rounded down; a better one raises these.
 LEAST = {
     "complement_clauses": 100,
     "coordinated_subjects": 78,
     "coordinated_verb_phrases": 82,
     "clauses_after_if": 84,
-    "lists": 90,
+    "lists": 72,
     "prepositional_phrases_in_subjects": 71,
     "how_many": 56,
     "relative_clauses_in_subjects": 47,
@@ -37,11 +37,13 @@ def test_every_kind_has_six_sentences_or_more(gold):
     assert set(found) == set(LEAST) and min(map(found.count, LEAST)) >= 6
 
 
-def test_the_bundled_parser_is_as_good_as_it_was(gold):
+@pytest.mark.parametrize(("is_written", "lists", "least"), [(False, 72, 0.7), (True, 90, 0.75)])
+def test_the_bundled_parser_is_as_good_as_it_was(gold, is_written, lists, least):
+    """Without punctuation, and shown the punctuation, by which it knows lists."""
     parser = TreeParser.from_pretrained("fast-r2d2-tiny")
-    written = read_treebank(FILE, TreebankPreprocessing(keep_punctuation=True))
-    parsed = map(without_punctuation, model_trees(parser, written), written)
+    given = read_treebank(FILE, TreebankPreprocessing(keep_punctuation=is_written))
+    parsed = map(without_punctuation, model_trees(parser, given), given)
     found, right = (score_trees(list(trees), gold) for trees in (parsed, baseline_trees(gold, "right")))
-    assert {kind: int(found.recall(kind)) for kind in LEAST} == LEAST
+    assert {kind: int(found.recall(kind)) for kind in LEAST} == LEAST | {"lists": lists}
     shared, wanted = map(sum, zip(*found.labels.values(), strict=True))
-    assert shared / wanted > 0.75 and found.sentence_f1 > right.sentence_f1 + 15
+    assert shared / wanted > least and found.sentence_f1 > right.sentence_f1 + 15

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from .language import is_quote
+from .language import COMMAS, is_quote
 from .word_rules import find_words
 
-COMMAS = frozenset(",،、，")
 LONGEST_PART = 3  # words, of a part of a list that stands before a coordinator or another comma
 
 SENTENCES, COMMONEST = 100_000, 100  # of a text, and words of these, that are looked at
@@ -92,7 +91,8 @@ def find_commas(
     joins = [word.lower() in coordinators for word in words]
     for place, after in reversed(list(itertools.pairwise(sorted({*stops, len(words)})))):
         if stops[place]:
-            _look_at(place, joins[place:after], after, stops.get(after, False) and any(joins[after : after + 1]), found)
+            ends_list = stops.get(after, False) and any(joins[after : after + 1])
+            _look_at(place, joins[place:after], after, ends_list, found)
     return found
 
 

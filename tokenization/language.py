@@ -26,6 +26,7 @@ CLITICS = rf"['’](?i:s|m|d|re|ve|ll|t|n['’]?|em|til|tis|twas|cause|bout|\d\d
 
 APOSTROPHES = "'’"
 QUOTES = "\"'`´“”„‟‘’‚‛«»‹›"  # a constituent may end on either side of a quote, so quotes give no bounds
+COMMAS = ",،、，"  # these may stand in a list (see `coordination`)
 SYMBOLS = "%‰&@#*/\\§†‡•·％＆＠＃＊／＼٪؉"  # Unicode calls these punctuation; we treat them as words
 SINGLE_QUOTES = "'`´‘’‚‛‹›"
 TURNED = {"“": "„", "‘": "‚", "«": "»", "‹": "›"}  # quotes that close, not open, where the other one has opened

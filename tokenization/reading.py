@@ -65,12 +65,13 @@ class ReadSentence:
         """The split points within names, which mostly are one constituent or lie within one (Spitkovsky et al., 2012,
         "Capitalization Cues Improve Dependency Grammar Induction"); see ``names_bonus`` of `FastR2D2Config`.
 
-        They lie between two words that both may be in a name, with no mark but quotes between them, and between the
-        pieces of such words, which must not come apart before the name does.
+        They lie between two words that both may be in a name, with no bound between them, and between the pieces of
+        such words, which must not come apart before the name does. Lists of single words are held together like names.
         """
         may_be = [begins_name(word) for word in self.words]
         joints, bounds = list(enumerate(itertools.pairwise(self.word_ids))), set(self.bounds)
         between = [k for k, (i, j) in joints if i != j and may_be[i] and may_be[j] and k not in bounds]
+        between = sorted({*between, *self.in_lists})
         in_names = {self.word_ids[k + side] for k in between for side in (0, 1)}
         return sorted(between + [k for k, (i, j) in joints if i == j and i in in_names])
 
@@ -228,9 +229,8 @@ def pad_batch(sentences: Sequence[ReadSentence], keep_words: bool = True) -> dic
         [sentence.input_ids for sentence in sentences],
         [sentence.atom_spans for sentence in sentences] if keep_words else None,
     )
-    bounds = [sentence.bounds for sentence in sentences]
-    held = [sentence.names + sentence.in_lists for sentence in sentences]
-    return batch | {"split_signs": pad_split_signs(bounds, held, batch["input_ids"].shape[1])}
+    bounds, names = [sentence.bounds for sentence in sentences], [sentence.names for sentence in sentences]
+    return batch | {"split_signs": pad_split_signs(bounds, names, batch["input_ids"].shape[1])}
 
 
 def _along_tree(scores: np.ndarray, tree: BinaryTree) -> np.ndarray:

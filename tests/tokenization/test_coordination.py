@@ -9,7 +9,8 @@ from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import TreeParser
 from tokenization_fast_r2d2 import find_coordinators, train_tokenizer
-from tokenization_fast_r2d2.coordination import COMMAS, find_commas
+from tokenization_fast_r2d2.coordination import find_commas
+from tokenization_fast_r2d2.language import COMMAS
 from tokenization_fast_r2d2.reading import pad_batch, sentences_to_parse
 
 NOUNS = [first + last for first in ("bav", "dol", "fum", "gir", "kes") for last in "abcdefghijklmnopqrstuvwxyz"]
