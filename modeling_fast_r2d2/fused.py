@@ -20,8 +20,8 @@ from .node_rows import SortedReads, rows_of_nodes
 KernelSizes = tuple[int, int, int, int]
 
 
-def fused_kernels(composition_kernels: str, tensor: Tensor, sizes: KernelSizes | None = None) -> Any:
-    """The module of fused kernels if they run for a tensor, None if torch's own operations do.
+def fused_kernels(composition_kernels: str, vectors: Tensor, sizes: KernelSizes) -> Any:
+    """The module of fused kernels if they run for vectors, None if torch's own operations do.
 
     Before kernels are used on a device, in a dtype and for a model's sizes for the first time, they are compared with
     their definitions: their backward passes when gradients are first asked for.
@@ -29,19 +29,19 @@ def fused_kernels(composition_kernels: str, tensor: Tensor, sizes: KernelSizes |
     Args:
         composition_kernels: of the configuration; ``"auto"`` means fused kernels on a GPU where Triton is installed and
             the kernels give right numbers.
-        tensor: ``(..., hidden_size)`` vectors, or ``(num_tokens,)`` split scores.
-        sizes: of the model; None for split scores.
+        vectors: ``(..., hidden_size)``.
+        sizes: of the model.
 
     Raises:
         ValueError: if ``"triton"`` was asked for and cannot run.
         RuntimeError: if ``"triton"`` was asked for and a kernel fails or gives wrong numbers.
     """
-    is_idle = composition_kernels == "auto" and not tensor.is_cuda
-    if composition_kernels == "torch" or tensor.dtype == torch.float64 or is_idle:
+    is_idle = composition_kernels == "auto" and not vectors.is_cuda
+    if composition_kernels == "torch" or vectors.dtype == torch.float64 or is_idle:
         return None
     kernels = _load()
-    if kernels is not None and kernels.runs_fused(tensor):
-        place = str(tensor.device), tensor.dtype, sizes, torch.is_grad_enabled()
+    if kernels is not None and kernels.runs_fused(vectors):
+        place = str(vectors.device), vectors.dtype, sizes, torch.is_grad_enabled()
         fault = _find_fault(*place, composition_kernels == "triton")
         return kernels if fault is None else None
     if composition_kernels == "triton":
@@ -55,7 +55,7 @@ def fused_kernels(composition_kernels: str, tensor: Tensor, sizes: KernelSizes |
 
 @cache
 def _find_fault(
-    device: str, dtype: torch.dtype, sizes: KernelSizes | None, with_gradients: bool, must_run: bool
+    device: str, dtype: torch.dtype, sizes: KernelSizes, with_gradients: bool, must_run: bool
 ) -> str | None:
     """What is wrong with the kernels, found once for all arguments; None if nothing is."""
     trust = _load().trust

@@ -326,7 +326,7 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
             check_tree_labels(labels, sentences)
             scores, flat_labels = sentences.flatten(output.split_scores), sentences.flatten(labels)
             [lengths] = to_device([sentences.lengths], labels.device)
-            output.loss = tree_label_loss(scores, flat_labels, lengths, self.config.composition_kernels)
+            output.loss = tree_label_loss(scores, flat_labels, lengths)
         return output
 
 
@@ -386,7 +386,7 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         trees, num_trees, counts = TreeDistribution(chart, encoded.choices()), self.config.num_tree_samples, None
         if self.config.tree_objective == "sampled":
             counts = trees.sample(num_trees) / num_trees
-        return trees.tree_loss(batch.sentences.flatten(batch.split_scores), counts, self.config.composition_kernels)
+        return trees.tree_loss(batch.sentences.flatten(batch.split_scores), counts)
 
     def weighted_sum(self, **losses: Tensor) -> Tensor | None:
         """Sum of the losses, each times the configuration's ``<name>_loss_weight``; None without any."""

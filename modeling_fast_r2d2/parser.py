@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import PackedSequence
 from .chart import to_device
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_operations import Dropout
-from .fused import fused_kernels
 from .torch_internals import has_hooks
 
 PLACES = "first", "last", "before", "after"  # of tokens: a constituent's first, its last, and those beside it
@@ -238,7 +237,7 @@ def span_nesting(atom_spans: Tensor, num_splits: int, nested: bool = False) -> T
     return depth if nested else depth.clamp(max=1)
 
 
-def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition_kernels: str = "torch") -> Tensor:
+def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
     """Minus the parser's log-probability of given trees, divided by ``n``: a scalar in nats, the mean over sentences.
 
     Args:
@@ -251,24 +250,20 @@ def tree_label_loss(scores: Tensor, labels: Tensor, lengths: Tensor, composition
     starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths, output_size=len(scores))
     [splits] = (labels[:, 0] < labels[:, 1]).nonzero(as_tuple=True)  # neither -1 nor 0, which is at a sentence's end
     spans = labels[splits] + starts[splits, None]
-    per_token = -split_log_prob(scores, spans, splits, composition_kernels) / length[splits]
+    per_token = -split_log_prob(scores, spans, splits) / length[splits]
     return per_token.sum() / len(lengths)
 
 
-def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor, composition_kernels: str = "torch") -> Tensor:
+def split_log_prob(scores: Tensor, spans: Tensor, splits: Tensor) -> Tensor:
     """The parser's log-probability, in nats, of splitting spans where they are split.
 
     Args:
         scores: ``(num_tokens,)``, flat.
         spans: ``(nodes, 2)`` long, first and last token.
         splits: ``(nodes,)`` long.
-        composition_kernels: as ``config.composition_kernels``.
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    # The kernel adds up its gradient in no fixed order.
-    fused = None if torch.are_deterministic_algorithms_enabled() else fused_kernels(composition_kernels, scores)
-    sums = range_logsumexp if fused is None else fused.range_logsumexp
-    return scores[splits] - sums(scores, spans[:, 0], spans[:, 1] - 1)
+    return scores[splits] - range_logsumexp(scores, spans[:, 0], spans[:, 1] - 1)
 
 
 def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ class TreeDistribution:
             below.write(rows, (log_prob[candidates].exp() * of_candidates).sum(1))
         return below.all()[chart.roots]
 
-    def tree_loss(self, scores: Tensor, counts: Tensor | None = None, composition_kernels: str = "torch") -> Tensor:
+    def tree_loss(self, scores: Tensor, counts: Tensor | None = None) -> Tensor:
         """Cross entropy of the parser's trees under these, the KL up to the `entropy` (Section 3.2).
 
         Args:
@@ -119,7 +119,6 @@ class TreeDistribution:
             counts: ``(num_cells, window)``, how often a tree takes each candidate, on average. From `expected_counts`,
                 the default, the expectation over all trees is exact, the paper's loss for infinitely many samples; from
                 `sample`, divided by the number of trees, it is the paper's estimate.
-            composition_kernels: as ``config.composition_kernels``, for the sums over spans.
 
         Returns:
             Mean over sentences of ``-log p(tree) / n`` in nats. Gradient reaches the scores only.
@@ -127,7 +126,7 @@ class TreeDistribution:
         chart, places = self.chart, candidate_places(self.chart)
         used = (self.expected_counts() if counts is None else counts)[places]
         spans = chart.spans[chart.num_tokens :][places[0]]
-        log_prob = split_log_prob(scores, spans, chart.splits[places], composition_kernels)
+        log_prob = split_log_prob(scores, spans, chart.splits[places])
         length = chart.lengths.repeat_interleave(chart.lengths, output_size=chart.num_tokens)[spans[:, 0]]
         return (-used * log_prob.masked_fill(used == 0, 0) / length).sum() / len(chart.lengths)
 

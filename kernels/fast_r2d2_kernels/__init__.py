@@ -1,9 +1,8 @@
 """Fused Triton kernels for Fast-R2D2. Each file has one op: its definition in plain torch, its kernels, one function.
 
 On a GPU, the functions run their kernels for tensors in float32, float16 and bfloat16. For all other tensors they
-compute the definition. Arithmetic is in float32. With ``TRITON_INTERPRET=1`` the kernels run on CPU tensors, for tests.
-All ops are registered with torch, as ``torch.ops.fast_r2d2_kernels``, so that ``torch.compile`` and autograd know them.
-`layers` is for Hugging Face's library `kernels`.
+compute the definition, and so they do where ``torch.compile`` traces them. Arithmetic is in float32. With
+``TRITON_INTERPRET=1`` the kernels run on CPU tensors, for tests. `layers` is for Hugging Face's library `kernels`.
 """
 
 from . import layers, trust
@@ -13,7 +12,6 @@ from .blend_norm import blend_norm
 from .choice import choose
 from .gather import add_to_rows, gather_children
 from .launch import is_available, runs_fused
-from .range_logsumexp import range_logsumexp
 from .residual_norm import residual_norm
 
 __all__ = [
@@ -25,7 +23,6 @@ __all__ = [
     "gather_children",
     "is_available",
     "layers",
-    "range_logsumexp",
     "residual_norm",
     "runs_fused",
     "trust",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .dropout import check_dropout, dropout_factor, dropout_factor_reference
-from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, wrap_triton
+from .launch import differentiable, launch, power_of_2, runs_fused, tl, triton
 
 
 def composition_attention_reference(
@@ -127,7 +127,6 @@ def _attention_kernel(
     projected, bias, out, count, scale, seed, p, TASKS: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr,
     DROPOUT: tl.constexpr, BLOCK: tl.constexpr, BLOCK_HEAD: tl.constexpr,
 ):  # fmt: skip
-    scale = tl.cast(scale, tl.float32)
     head, rows, columns, inside, in_head = _place(count, HEADS, SIZE, BLOCK, BLOCK_HEAD)
     source, bias, plane = projected + rows * 3 * SIZE + columns, bias + columns, tl.cast(count, tl.int64) * 3 * SIZE
     left_key, left_value, right_key, right_value = _load_children(source, bias, plane, inside, in_head, TASKS, SIZE)
@@ -151,7 +150,6 @@ def _attention_backward_kernel(
     upstream, projected, bias, grad, partial, count, scale, seed, p, TASKS: tl.constexpr, HEADS: tl.constexpr,
     SIZE: tl.constexpr, DROPOUT: tl.constexpr, BLOCK: tl.constexpr, BLOCK_HEAD: tl.constexpr,
 ):  # fmt: skip
-    scale = tl.cast(scale, tl.float32)
     head, rows, columns, inside, in_head = _place(count, HEADS, SIZE, BLOCK, BLOCK_HEAD)
     source, bias, plane = projected + rows * 3 * SIZE + columns, bias + columns, tl.cast(count, tl.int64) * 3 * SIZE
     grad += rows * 3 * SIZE + columns
@@ -211,20 +209,6 @@ def _options(projected: Tensor, num_heads: int, dropout_p: float) -> dict[str, A
     }
 
 
-@operator("composition_attention", mutates_args=())
-def _attention(projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int) -> Tensor:
-    tokens, count, size = projected.shape[0], projected.shape[1], projected.shape[2] // 3
-    out = projected.new_empty(tokens, count, size)
-    options = _options(projected, num_heads, dropout_p)
-    grid = (num_heads * -(-count // options["BLOCK"]),)
-    scale = (size // num_heads) ** -0.5
-    if count:
-        with on_device_of(projected):
-            wrap_triton(_attention_kernel)[grid](projected, role_bias, out, count, scale, seed, dropout_p, **options)
-    return out
-
-
-@operator("composition_attention_backward", mutates_args=())
 def _attention_backward(
     upstream: Tensor, projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor]:
@@ -233,34 +217,29 @@ def _attention_backward(
     blocks = -(-count // options["BLOCK"])
     grad = torch.empty_like(projected)
     partial = role_bias.new_empty(blocks, *role_bias.shape, dtype=torch.float32)
-    scale = (size // num_heads) ** -0.5
-    if count:
-        with on_device_of(projected):
-            wrap_triton(_attention_backward_kernel)[(num_heads * blocks,)](
-                upstream.contiguous(), projected, role_bias, grad, partial, count, scale, seed, dropout_p, **options
-            )
+    launch(
+        _attention_backward_kernel, num_heads * blocks, upstream.contiguous(), projected, role_bias, grad, partial,
+        count, (size // num_heads) ** -0.5, seed, dropout_p, **options,
+    )  # fmt: skip
     return grad, partial.sum(0).to(role_bias.dtype)
 
 
-@_attention.register_fake
-def _(projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int) -> Tensor:
-    return projected.new_empty(*projected.shape[:2], projected.shape[2] // 3)
+def _save(context: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    context.save_for_backward(*inputs[:2])
+    context.options = inputs[2:]
 
 
-@_attention_backward.register_fake
-def _(
-    upstream: Tensor, projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int
-) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(projected), torch.empty_like(role_bias)
+def _differentiate(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    return *_attention_backward(upstream, *context.saved_tensors, *context.options), None, None, None
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.options = inputs[2:]
-
-
-def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    return *_attention_backward(upstream, *ctx.saved_tensors, *ctx.options), None, None, None
-
-
-_attention.register_autograd(_differentiate, setup_context=_save)
+@differentiable(_save, _differentiate)
+def _attention(projected: Tensor, role_bias: Tensor, num_heads: int, dropout_p: float, seed: int) -> Tensor:
+    tokens, count, size = projected.shape[0], projected.shape[1], projected.shape[2] // 3
+    out = projected.new_empty(tokens, count, size)
+    options = _options(projected, num_heads, dropout_p)
+    launch(
+        _attention_kernel, num_heads * -(-count // options["BLOCK"]), projected, role_bias, out,
+        count, (size // num_heads) ** -0.5, seed, dropout_p, **options,
+    )  # fmt: skip
+    return out

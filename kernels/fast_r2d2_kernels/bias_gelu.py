@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .dropout import check_dropout, dropout_factor, dropout_factor_reference
-from .launch import on_device_of, operator, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for, wrap_triton
+from .launch import differentiable, launch, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for
 
 LARGEST_BLOCK = 1024  # columns per program
 
@@ -94,52 +94,35 @@ def _grid(x: Tensor) -> tuple[int, int, int, int]:
     return rows, per_program, -(-rows // per_program), min(power_of_2(x.shape[-1]), LARGEST_BLOCK)
 
 
-@operator("bias_gelu", mutates_args=())
-def _bias_gelu(x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> Tensor:
-    rows, per_program, groups, block = _grid(x)
-    out = torch.empty_like(x)
-    if rows:
-        with on_device_of(x):
-            wrap_triton(_bias_gelu_kernel)[(groups * -(-len(bias) // block),)](
-                x, bias, out, rows, per_program, seed, dropout_p,
-                SIZE=len(bias), DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
-            )  # fmt: skip
-    return out
-
-
-@operator("bias_gelu_backward", mutates_args=())
 def _bias_gelu_backward(
     upstream: Tensor, x: Tensor, bias: Tensor, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor]:
     rows, per_program, groups, block = _grid(x)
     grad = torch.empty_like(x)
     partial = x.new_empty(groups, len(bias), dtype=torch.float32)
-    if rows:
-        with on_device_of(x):
-            wrap_triton(_bias_gelu_backward_kernel)[(groups * -(-len(bias) // block),)](
-                upstream.contiguous(), x, bias, grad, partial, rows, per_program, seed, dropout_p,
-                SIZE=len(bias), DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
-            )  # fmt: skip
+    launch(
+        _bias_gelu_backward_kernel, groups * -(-len(bias) // block), upstream.contiguous(), x, bias, grad, partial,
+        rows, per_program, seed, dropout_p,
+        SIZE=len(bias), DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+    )  # fmt: skip
     return grad, partial.sum(0).to(bias.dtype)
 
 
-@_bias_gelu.register_fake
-def _(x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> Tensor:
-    return torch.empty_like(x)
+def _save(context: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, bias, *context.dropout = inputs
+    context.save_for_backward(x, bias)
 
 
-@_bias_gelu_backward.register_fake
-def _(upstream: Tensor, x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), torch.empty_like(bias)
+def _differentiate(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    return *_bias_gelu_backward(upstream, *context.saved_tensors, *context.dropout), None, None
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, bias, *ctx.dropout = inputs
-    ctx.save_for_backward(x, bias)
-
-
-def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    return *_bias_gelu_backward(upstream, *ctx.saved_tensors, *ctx.dropout), None, None
-
-
-_bias_gelu.register_autograd(_differentiate, setup_context=_save)
+@differentiable(_save, _differentiate)
+def _bias_gelu(x: Tensor, bias: Tensor, dropout_p: float, seed: int) -> Tensor:
+    rows, per_program, groups, block = _grid(x)
+    out = torch.empty_like(x)
+    launch(
+        _bias_gelu_kernel, groups * -(-len(bias) // block), x, bias, out, rows, per_program, seed, dropout_p,
+        SIZE=len(bias), DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+    )  # fmt: skip
+    return out

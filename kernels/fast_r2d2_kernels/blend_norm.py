@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, warps_for, wrap_triton
+from .launch import differentiable, launch, power_of_2, runs_fused, tl, triton, warps_for
 
 
 def blend_norm_reference(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> Tensor:
@@ -50,7 +50,7 @@ def _blend_norm_kernel(logits, left, right, out, reciprocal, eps, SIZE: tl.const
     blend = of_left * tl.load(left + offsets, mask=inside, other=0).to(tl.float32)
     blend += of_right * tl.load(right + offsets, mask=inside, other=0).to(tl.float32)
     centred = tl.where(inside, blend - tl.sum(blend) / SIZE, 0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + tl.cast(eps, tl.float32))
+    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + eps)
     tl.store(out + offsets, (centred * scale).to(out.dtype.element_ty), mask=inside)
     tl.store(reciprocal + row, scale)
 
@@ -81,50 +81,29 @@ def _options(size: int) -> dict[str, Any]:
     return {"SIZE": size, "BLOCK": power_of_2(size), "num_warps": warps_for(power_of_2(size))}
 
 
-@operator("blend_norm", mutates_args=())
-def _blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    count, size = left.shape
-    out, reciprocal = torch.empty_like(left), left.new_empty(count, dtype=torch.float32)
-    if count:
-        with on_device_of(left):
-            wrap_triton(_blend_norm_kernel)[(count,)](
-                weight_logits, left, right, out, reciprocal, eps, **_options(size)
-            )
-    return out, reciprocal
-
-
-@operator("blend_norm_backward", mutates_args=())
 def _blend_norm_backward(
     upstream: Tensor, weight_logits: Tensor, left: Tensor, right: Tensor, out: Tensor, reciprocal: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     grads = torch.empty_like(weight_logits), torch.empty_like(left), torch.empty_like(right)
-    if len(left):
-        with on_device_of(left):
-            wrap_triton(_blend_norm_backward_kernel)[(len(left),)](
-                upstream.contiguous(), weight_logits, left, right, out, reciprocal, *grads, **_options(left.shape[1])
-            )
+    launch(
+        _blend_norm_backward_kernel, len(left), upstream.contiguous(), weight_logits, left, right, out, reciprocal,
+        *grads, **_options(left.shape[1]),
+    )  # fmt: skip
     return grads
 
 
-@_blend_norm.register_fake
-def _(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(left), left.new_empty(len(left), dtype=torch.float32)
+def _save(context: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    context.save_for_backward(*inputs[:3], *output)
+    context.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
 
 
-@_blend_norm_backward.register_fake
-def _(
-    upstream: Tensor, weight_logits: Tensor, left: Tensor, right: Tensor, out: Tensor, reciprocal: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(weight_logits), torch.empty_like(left), torch.empty_like(right)
+def _differentiate(context: Any, upstream: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    return *_blend_norm_backward(upstream, *context.saved_tensors), None
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs[:3], *output)
-    ctx.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
-
-
-def _differentiate(ctx: Any, upstream: Tensor, _: None) -> tuple[Tensor | None, ...]:
-    return *_blend_norm_backward(upstream, *ctx.saved_tensors), None
-
-
-_blend_norm.register_autograd(_differentiate, setup_context=_save)
+@differentiable(_save, _differentiate)
+def _blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    count, size = left.shape
+    out, reciprocal = torch.empty_like(left), left.new_empty(count, dtype=torch.float32)
+    launch(_blend_norm_kernel, count, weight_logits, left, right, out, reciprocal, eps, **_options(size))
+    return out, reciprocal

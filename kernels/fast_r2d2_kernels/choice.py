@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, warps_for, wrap_triton
+from .launch import differentiable, launch, power_of_2, runs_fused, tl, triton, warps_for
 
 
 def choose_reference(vectors: Tensor, candidates: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -107,54 +107,33 @@ def _options(vectors: Tensor, noise: Tensor | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@operator("choose", mutates_args=())
-def _choose(vectors: Tensor, candidates: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    cells, _, size = vectors.shape
-    vector, log_prob = vectors.new_empty(cells, size), candidates.new_empty(cells)
-    chosen = torch.empty(cells, dtype=torch.long, device=vectors.device)
-    if cells:
-        with on_device_of(vectors):
-            wrap_triton(_choice_kernel)[(cells,)](
-                vectors, candidates, candidates if noise is None else noise, vector, log_prob, chosen,
-                **_options(vectors, noise),
-            )  # fmt: skip
-    return vector, log_prob, chosen
-
-
-@operator("choose_backward", mutates_args=())
 def _choose_backward(
     to_vector: Tensor, to_log_prob: Tensor, vectors: Tensor, candidates: Tensor, noise: Tensor | None, chosen: Tensor
 ) -> tuple[Tensor, Tensor]:
     grads = torch.empty_like(vectors), torch.empty_like(candidates)
-    if len(vectors):
-        with on_device_of(vectors):
-            wrap_triton(_choice_backward_kernel)[(len(vectors),)](
-                to_vector.contiguous(), to_log_prob.contiguous(), vectors, candidates,
-                candidates if noise is None else noise, chosen, *grads, **_options(vectors, noise),
-            )  # fmt: skip
+    launch(
+        _choice_backward_kernel, len(vectors), to_vector.contiguous(), to_log_prob.contiguous(), vectors, candidates,
+        candidates if noise is None else noise, chosen, *grads, **_options(vectors, noise),
+    )  # fmt: skip
     return grads
 
 
-@_choose.register_fake
-def _(vectors: Tensor, candidates: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _save(context: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    context.save_for_backward(*inputs, output[2])
+    context.mark_non_differentiable(output[2])
+
+
+def _differentiate(context: Any, to_vector: Tensor, to_log_prob: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    return *_choose_backward(to_vector, to_log_prob, *context.saved_tensors), None
+
+
+@differentiable(_save, _differentiate)
+def _choose(vectors: Tensor, candidates: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     cells, _, size = vectors.shape
-    return vectors.new_empty(cells, size), candidates.new_empty(cells), candidates.new_empty(cells, dtype=torch.long)
-
-
-@_choose_backward.register_fake
-def _(
-    to_vector: Tensor, to_log_prob: Tensor, vectors: Tensor, candidates: Tensor, noise: Tensor | None, chosen: Tensor
-) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(vectors), torch.empty_like(candidates)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs, output[2])
-    ctx.mark_non_differentiable(output[2])
-
-
-def _differentiate(ctx: Any, to_vector: Tensor, to_log_prob: Tensor, _: None) -> tuple[Tensor | None, ...]:
-    return *_choose_backward(to_vector, to_log_prob, *ctx.saved_tensors), None
-
-
-_choose.register_autograd(_differentiate, setup_context=_save)
+    vector, log_prob = vectors.new_empty(cells, size), candidates.new_empty(cells)
+    chosen = torch.empty(cells, dtype=torch.long, device=vectors.device)
+    launch(
+        _choice_kernel, cells, vectors, candidates, candidates if noise is None else noise, vector, log_prob, chosen,
+        **_options(vectors, noise),
+    )  # fmt: skip
+    return vector, log_prob, chosen

@@ -72,8 +72,7 @@ def composition_layer(
         ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
     """
     weights, options = LayerWeights(*given) if given else LayerWeights.of(layer), LayerOptions.of(layer)
-    is_one_node = layer.is_gelu and runs_fused(hidden) and type(hidden) is Tensor and not torch.compiler.is_compiling()
-    if not is_one_node or hidden.dtype != weights.output.dtype:  # such as under autocast
+    if not (layer.is_gelu and runs_fused(hidden)) or hidden.dtype != weights.output.dtype:  # such as under autocast
         activation = None if layer.is_gelu else lambda inputs: layer.dropout(layer.activation(inputs))
         return composition_layer_reference(hidden, role_bias, projected, options, *weights, activation=activation)
     if torch.is_grad_enabled():

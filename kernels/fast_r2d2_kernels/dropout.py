@@ -36,7 +36,7 @@ def _mix(bits):
 @triton.jit
 def dropout_factor(index, seed, p):
     """The float32 factor of the value with this index: 0 if it is dropped, ``1 / (1 - p)`` if it is kept."""
-    seed, p = tl.cast(seed, tl.int64), tl.cast(p, tl.float32)  # torch.compile hands over float64
+    seed = tl.cast(seed, tl.int64)
     first_key = _mix(seed.to(tl.uint32) ^ 0x9E3779B9)
     second_key = _mix(first_key ^ (seed >> 32).to(tl.uint32))
     bits = _mix(_mix(index.to(tl.uint32) + first_key) ^ second_key)

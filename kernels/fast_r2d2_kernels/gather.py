@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .launch import on_device_of, operator, power_of_2, runs_fused, tl, triton, warps_for, wrap_triton
+from .launch import differentiable, launch, power_of_2, runs_fused, tl, triton, warps_for
 
 
 def gather_children_reference(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -63,8 +63,7 @@ def add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> Ten
         raise ValueError("rows must be contiguous")
     if not runs_fused(rows):
         return add_to_rows_reference(rows, values, row, order)
-    _add_to_rows(rows, values.contiguous(), row, order)
-    return rows
+    return _add_to_rows(rows, values.contiguous(), row, order)
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -103,71 +102,38 @@ def _add_to_rows_kernel(rows, values, row, order, count, SIZE: tl.constexpr, BLO
         tl.store(target, total.to(rows.dtype.element_ty), mask=column < SIZE)
 
 
-@operator("gather_children", mutates_args=())
+def _add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> Tensor:
+    count, size = len(row), rows.shape[1]
+    block = power_of_2(size)
+    launch(
+        _add_to_rows_kernel, count, rows, values, row, order,
+        count, SIZE=size, BLOCK=block, num_warps=warps_for(block),
+    )  # fmt: skip
+    return rows
+
+
+def _save(context: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    nodes, tasks, *children = inputs
+    context.num_nodes, context.task_dtype = len(nodes), tasks.dtype
+    context.save_for_backward(*children)
+
+
+def _differentiate(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    nodes, order = torch.cat(context.saved_tensors).sort(stable=True)
+    of_nodes = upstream.new_zeros(context.num_nodes, upstream.shape[2], dtype=torch.float32)
+    of_children = upstream[-2:].flatten(0, 1).contiguous()
+    of_nodes = _add_to_rows(of_nodes, of_children, nodes, order)
+    of_tasks = upstream[:-2].sum(1, dtype=torch.float32).to(context.task_dtype)
+    return of_nodes.to(upstream.dtype), of_tasks, None, None
+
+
+@differentiable(_save, _differentiate)
 def _gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
     num_tasks, size = tasks.shape
     block = power_of_2(size)
     out = nodes.new_empty(num_tasks + 2, len(left), size)
-    if len(left):
-        with on_device_of(nodes):
-            wrap_triton(_gather_kernel)[(len(left),)](
-                nodes, tasks, left, right, out, len(left),
-                TASKS=num_tasks, SIZE=size, BLOCK=block, num_warps=warps_for(block),
-            )  # fmt: skip
+    launch(
+        _gather_kernel, len(left), nodes, tasks, left, right, out, len(left),
+        TASKS=num_tasks, SIZE=size, BLOCK=block, num_warps=warps_for(block),
+    )  # fmt: skip
     return out
-
-
-@operator("add_to_rows", mutates_args=("rows",))
-def _add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> None:
-    count, size = len(row), values.numel() // max(len(values), 1)
-    block = power_of_2(size)
-    if count:
-        with on_device_of(rows):
-            wrap_triton(_add_to_rows_kernel)[(count,)](
-                rows, values, row, order, count, SIZE=size, BLOCK=block, num_warps=warps_for(block)
-            )
-
-
-@operator("gather_children_backward", mutates_args=())
-def _gather_children_backward(upstream: Tensor, left: Tensor, right: Tensor, num_nodes: int) -> Tensor:
-    size = upstream.shape[2]
-    block = power_of_2(size)
-    grad = upstream.new_zeros(num_nodes, size, dtype=torch.float32)
-    if len(left):
-        nodes, order = torch.cat([left, right]).sort(stable=True)
-        children = upstream[-2:].contiguous()
-        with on_device_of(upstream):
-            wrap_triton(_add_to_rows_kernel)[(len(nodes),)](
-                grad, children, nodes, order, len(nodes), SIZE=size, BLOCK=block, num_warps=warps_for(block)
-            )
-    return grad.to(upstream.dtype)
-
-
-@_gather_children.register_fake
-def _(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return nodes.new_empty(len(tasks) + 2, len(left), nodes.shape[1])
-
-
-@_add_to_rows.register_fake
-def _(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> None:
-    return None
-
-
-@_gather_children_backward.register_fake
-def _(upstream: Tensor, left: Tensor, right: Tensor, num_nodes: int) -> Tensor:
-    return upstream.new_zeros(num_nodes, upstream.shape[2])
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    nodes, tasks, *children = inputs
-    ctx.num_nodes, ctx.task_dtype = len(nodes), tasks.dtype
-    ctx.save_for_backward(*children)
-
-
-def _differentiate(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    of_nodes = _gather_children_backward(upstream, *ctx.saved_tensors, ctx.num_nodes)
-    of_tasks = upstream[:-2].sum(1, dtype=torch.float32).to(ctx.task_dtype)
-    return of_nodes, of_tasks, None, None
-
-
-_gather_children.register_autograd(_differentiate, setup_context=_save)

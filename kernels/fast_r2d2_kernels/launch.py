@@ -1,13 +1,13 @@
-"""The parts that all ops share: Triton if it is installed, the registration of ops, and the launch of kernels."""
+"""The parts that all ops share: Triton if it is installed, the launch of kernels, and gradients."""
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 try:
@@ -25,62 +25,31 @@ else:
 
 INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
 
-_register: Callable[..., Any]
-if HAS_TRITON and not INTERPRETED:
-    _register = torch.library.triton_op
-
-    def wrap_triton(kernel: Any) -> Any:
-        """The kernel, which torch's compiler sees where it traces; ``[grid](...)`` launches it."""
-        return _Launcher(kernel)
-
-else:  # torch must not trace the interpreter, which reads memory
-    _register = torch.library.custom_op
-
-    def wrap_triton(kernel: Any) -> Any:
-        """The kernel itself."""
-        return kernel
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class _Launcher:
-    def __init__(self, kernel: Any):
-        self._kernel = kernel
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., Any]:
-        def launch(first: Tensor, *args: Any, **options: Any) -> None:
-            kernel = self._kernel if _is_real(first) else torch.library.wrap_triton(self._kernel)
-            kernel[grid](first, *args, **options)
-
-        return launch
+def launch(kernel: Any, programs: int, first: Tensor, *args: Any, **options: Any) -> None:
+    """Run a kernel's programs on the GPU of its first argument; none of them where there is nothing to do."""
+    if programs:
+        is_elsewhere = first.is_cuda and first.device.index != torch.cuda.current_device()
+        with torch.cuda.device(first.device) if is_elsewhere else nullcontext():
+            kernel[(programs,)](first, *args, **options)
 
 
-def _is_real(tensor: Tensor) -> bool:
-    """Whether a tensor has values, and is not what a tracer puts in its place."""
-    return (type(tensor) is Tensor or type(tensor) is nn.Parameter) and not tensor.is_meta
+def differentiable(save: Callable[..., None], differentiate: Callable[..., Any]) -> Callable[[Function], Function]:
+    """A function of tensors and numbers with a gradient, where gradients are asked for.
 
-
-class Operator:
-    """An op in two forms.
-
-    Torch's compiler sees the registered one, a call of which takes 25 microseconds, and with a gradient 150. Eager code
-    calls the function itself, or where a gradient is asked for an autograd function around it.
+    Args:
+        save: keeps in a context what ``differentiate`` needs, of the tuple of inputs and of what the function returned.
+        differentiate: from the context and the gradients of what was returned to those of the inputs.
     """
 
-    def __init__(self, function: Callable[..., Any], registered: Any):
-        self._function, self._registered = function, registered
-        self._with_gradient: Any = None
-
-    def register_fake(self, function: Callable[..., Any]) -> None:
-        self._registered.register_fake(function)
-
-    def register_autograd(self, differentiate: Callable[..., Any], setup_context: Callable[..., None]) -> None:
-        """As of torch's custom ops; ``setup_context`` takes its arguments by position."""
-        run = self._function
-
+    def with_gradient(run: Function) -> Function:
         class WithGradient(torch.autograd.Function):
             @staticmethod
             def forward(context: Any, *args: Any) -> Any:
                 output = run(*args)
-                setup_context(context, args, output)
+                save(context, args, output)
                 return output
 
             @staticmethod
@@ -88,25 +57,12 @@ class Operator:
             def backward(context: Any, *upstream: Any) -> Any:
                 return differentiate(context, *upstream)
 
-        self._with_gradient = WithGradient.apply
-        self._registered.register_autograd(differentiate, setup_context=setup_context)
+        def choose(*args: Any) -> Any:
+            return WithGradient.apply(*args) if torch.is_grad_enabled() else run(*args)
 
-    def __call__(self, first: Tensor, *args: Any) -> Any:
-        if torch.compiler.is_compiling() or not _is_real(first):
-            return self._registered(first, *args)
-        if self._with_gradient is None or not torch.is_grad_enabled():
-            return self._function(first, *args)
-        return self._with_gradient(first, *args)
+        return cast(Function, choose)
 
-
-def operator(name: str, mutates_args: tuple[str, ...]) -> Callable[[Callable[..., Any]], Operator]:
-    """Register a function with torch, in a namespace with the name under which this package was imported.
-
-    Hugging Face's library `kernels` imports the package under a name of its own. A process may therefore have two
-    copies, perhaps of two versions. In one namespace, the later copy's ops would replace those of the earlier one.
-    """
-    register = _register(f"{__spec__.parent}::{name}", mutates_args=mutates_args)
-    return lambda function: Operator(function, register(function))
+    return with_gradient
 
 
 def is_available() -> bool:
@@ -115,14 +71,10 @@ def is_available() -> bool:
 
 
 def runs_fused(tensor: Tensor) -> bool:
-    """Whether ops run their kernels for this tensor. For others (on a CPU, in float64) they compute references."""
-    return HAS_TRITON and (INTERPRETED or tensor.is_cuda) and tensor.dtype != torch.float64
-
-
-def on_device_of(tensor: Tensor) -> AbstractContextManager[Any]:
-    """A context that launches kernels on the GPU of the tensor instead of the current one."""
-    is_elsewhere = tensor.is_cuda and tensor.device.index != torch.cuda.current_device()
-    return torch.cuda.device(tensor.device) if is_elsewhere else nullcontext()
+    """Whether ops run their kernels for this tensor. For others (on a CPU, in float64), and where torch compiles, they
+    compute references."""
+    is_served = (INTERPRETED or tensor.is_cuda) and tensor.dtype != torch.float64
+    return HAS_TRITON and is_served and not torch.compiler.is_compiling()
 
 
 def power_of_2(size: int) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .dropout import check_dropout, dropout_factor, dropout_factor_reference
-from .launch import on_device_of, operator, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for, wrap_triton
+from .launch import differentiable, launch, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for
 
 
 def residual_norm_reference(
@@ -64,7 +64,7 @@ def _residual_norm_kernel(
         values *= dropout_factor(offsets, seed, p)
     values += tl.load(residual + offsets, mask=inside, other=0).to(tl.float32)
     centred = tl.where(inside, values - tl.sum(values) / SIZE, 0)
-    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + tl.cast(eps, tl.float32))
+    scale = 1 / tl.sqrt(tl.sum(centred * centred) / SIZE + eps)
     tl.store(out + offsets, (centred * scale).to(out.dtype.element_ty), mask=inside)
     tl.store(reciprocal + row, scale)
 
@@ -94,69 +94,47 @@ def _residual_norm_backward_kernel(
     tl.store(partial + program * SIZE + column, total, mask=inside)
 
 
-@operator("residual_norm", mutates_args=())
-def _residual_norm(
-    update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float, seed: int
-) -> tuple[Tensor, Tensor]:
-    size = len(bias)
-    out = torch.empty_like(residual)
-    reciprocal = torch.empty(update.shape[:-1], dtype=torch.float32, device=update.device)
-    if reciprocal.numel():
-        block = power_of_2(size)
-        with on_device_of(update):
-            wrap_triton(_residual_norm_kernel)[(reciprocal.numel(),)](
-                update, bias, residual, out, reciprocal, eps, seed, dropout_p,
-                SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
-            )  # fmt: skip
-    return out, reciprocal
-
-
-@operator("residual_norm_backward", mutates_args=())
 def _residual_norm_backward(
     upstream: Tensor, out: Tensor, reciprocal: Tensor, update_dtype: torch.dtype, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of update, bias (float32) and residual. Without dropout the first is empty: it equals the third."""
     rows, size = reciprocal.numel(), out.shape[-1]
-    per_program = rows_per_program(rows)
+    per_program, block = rows_per_program(rows), power_of_2(size)
     programs = -(-rows // per_program)
     grad_residual = torch.empty_like(out)
     grad_update = out.new_empty(out.shape if dropout_p else [0], dtype=update_dtype)
     partial = out.new_empty(programs, size, dtype=torch.float32)
-    if rows:
-        block = power_of_2(size)
-        with on_device_of(out):
-            wrap_triton(_residual_norm_backward_kernel)[(programs,)](
-                upstream.contiguous(), out, reciprocal, grad_update, grad_residual, partial, rows, per_program,
-                seed, dropout_p, SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
-            )  # fmt: skip
+    launch(
+        _residual_norm_backward_kernel, programs, upstream.contiguous(), out, reciprocal,
+        grad_update, grad_residual, partial, rows, per_program, seed, dropout_p,
+        SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+    )  # fmt: skip
     return grad_update, partial.sum(0), grad_residual
 
 
-@_residual_norm.register_fake
-def _(update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float, seed: int) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(residual), update.new_empty(update.shape[:-1], dtype=torch.float32)
+def _save(context: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    update, bias, _, _, *context.dropout = inputs
+    context.dtypes = update.dtype, bias.dtype
+    context.save_for_backward(*output)
+    context.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
 
 
-@_residual_norm_backward.register_fake
-def _(
-    upstream: Tensor, out: Tensor, reciprocal: Tensor, update_dtype: torch.dtype, dropout_p: float, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    grad_update = out.new_empty(out.shape if dropout_p else [0], dtype=update_dtype)
-    return grad_update, out.new_empty(out.shape[-1:], dtype=torch.float32), torch.empty_like(out)
+def _differentiate(context: Any, upstream: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    (out, reciprocal), (update_dtype, bias_dtype) = context.saved_tensors, context.dtypes
+    of_update, of_bias, of_residual = _residual_norm_backward(upstream, out, reciprocal, update_dtype, *context.dropout)
+    of_update = of_update if context.dropout[0] else of_residual.to(update_dtype)
+    return of_update, of_bias.to(bias_dtype), of_residual, None, None, None
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    update, bias, _, _, *ctx.dropout = inputs
-    ctx.dtypes = update.dtype, bias.dtype
-    ctx.save_for_backward(*output)
-    ctx.set_materialize_grads(False)  # nobody differentiates the reciprocal deviations
-
-
-def _differentiate(ctx: Any, upstream: Tensor, _: None) -> tuple[Tensor | None, ...]:
-    update_dtype, bias_dtype = ctx.dtypes
-    grads = _residual_norm_backward(upstream, *ctx.saved_tensors, update_dtype, *ctx.dropout)
-    grad_update = grads[0] if ctx.dropout[0] else grads[2].to(update_dtype)
-    return grad_update, grads[1].to(bias_dtype), grads[2], None, None, None
-
-
-_residual_norm.register_autograd(_differentiate, setup_context=_save)
+@differentiable(_save, _differentiate)
+def _residual_norm(
+    update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    size, block = len(bias), power_of_2(len(bias))
+    out = torch.empty_like(residual)
+    reciprocal = torch.empty(update.shape[:-1], dtype=torch.float32, device=update.device)
+    launch(
+        _residual_norm_kernel, reciprocal.numel(), update, bias, residual, out, reciprocal, eps, seed, dropout_p,
+        SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+    )  # fmt: skip
+    return out, reciprocal

@@ -7,7 +7,6 @@ from functools import cache
 import pytest
 import torch
 
-import fast_r2d2_kernels as kernels
 from fast_r2d2_kernels import trust
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused
 
@@ -55,7 +54,7 @@ def spoil(monkeypatch, module: str, function: str, factor: float = 1.01) -> None
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("with_gradients", [False, True])
-@pytest.mark.parametrize("sizes", [SMALL, (128, 4, 256, 4), None])
+@pytest.mark.parametrize("sizes", [SMALL, (128, 4, 256, 4)])
 def test_right_kernels_are_trusted(sizes, dtype, with_gradients):
     state = torch.get_rng_state()
     with torch.inference_mode():
@@ -63,27 +62,31 @@ def test_right_kernels_are_trusted(sizes, dtype, with_gradients):
     assert torch.get_rng_state().equal(state)
 
 
-@pytest.mark.parametrize("direction", ["", "_backward"])
+def test_what_older_models_ask_for_is_gone():
+    """On split scores. They take torch's operations then."""
+    assert trust.first_fault(CPU, torch.float32, None) == "the kernel range_logsumexp is gone"
+
+
+@pytest.mark.parametrize("is_backward", [False, True])
 @pytest.mark.parametrize(
-    ("module", "function", "op"),
+    ("module", "functions", "op"),
     [
-        ("attention", "_attention", "composition_attention of 1 tasks"),
-        ("residual_norm", "_residual_norm", "residual_norm"),
-        ("bias_gelu", "_bias_gelu", "bias_gelu"),
-        ("blend_norm", "_blend_norm", "blend_norm"),
-        ("gather", "_gather_children", "gather_children of width 8"),
-        ("choice", "_choose", "choose"),
-        ("range_logsumexp", "_range_logsumexp", "range_logsumexp"),
+        ("attention", ("_attention", "_attention_backward"), "composition_attention of 1 tasks"),
+        ("residual_norm", ("_residual_norm", "_residual_norm_backward"), "residual_norm"),
+        ("bias_gelu", ("_bias_gelu", "_bias_gelu_backward"), "bias_gelu"),
+        ("blend_norm", ("_blend_norm", "_blend_norm_backward"), "blend_norm"),
+        ("gather", ("_gather_children", "_add_to_rows"), "gather_children of width 8"),
+        ("choice", ("_choose", "_choose_backward"), "choose"),
     ],
 )
-def test_wrong_numbers_of_any_kernel_are_found(module, function, op, direction, monkeypatch):
+def test_wrong_numbers_of_any_kernel_are_found(module, functions, op, is_backward, monkeypatch):
     for factor in (1.01, float("nan")):
         with monkeypatch.context() as context:
-            spoil(context, module, function + direction, factor)
-            case = CPU, torch.float32, None if op == "range_logsumexp" else SMALL
+            spoil(context, module, functions[is_backward], factor)
+            case = CPU, torch.float32, SMALL
             fault = trust.first_fault(*case)
             assert fault.startswith(f"the kernel {op}") and "gives wrong numbers: relative error" in fault
-            assert (trust.first_fault(*case, with_gradients=False) is None) == bool(direction)
+            assert (trust.first_fault(*case, with_gradients=False) is None) == is_backward
 
 
 def test_auto_warns_once_and_takes_torchs_operations(monkeypatch):
@@ -97,7 +100,6 @@ def test_auto_warns_once_and_takes_torchs_operations(monkeypatch):
         warnings.simplefilter("error")
         assert fused.fused_kernels("auto", vectors(), SMALL) is None
         assert fused.fused_kernels("torch", vectors(), SMALL) is None
-        assert fused.fused_kernels("auto", torch.zeros(9).as_subclass(OnGPU)) is kernels  # split scores: another op
 
 
 def test_a_kernel_that_fails_is_not_taken(monkeypatch):

@@ -9,9 +9,7 @@ from test_golden import NAMES, Golden
 from without_chance import WITHOUT_CHANCE
 
 from comparison import DEVICE
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model
-from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart
-from modeling_fast_r2d2.tree_distribution import TreeDistribution
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 
 
 def read(name: str, kernels: str) -> tuple[Golden, FastR2D2ForPreTraining, dict[str, torch.Tensor]]:
@@ -49,35 +47,11 @@ def test_losses_and_all_gradients_are_those_of_torch():
         assert error < 1e-4 * size[name] + 1e-6 * max(size.values()), name
 
 
-@pytest.mark.parametrize("objective", ["exact", "sampled"])
-def test_the_tree_loss_is_that_of_torch(objective):
-    lengths = torch.tensor([9, 1, 30, 2])
-    ranks = merge_ranks(torch.randn(4, 29, generator=torch.Generator().manual_seed(0)), lengths)
-    chart = plan_chart(ranks, lengths, window_size=3, reachable_only=True)
-    losses, scores = [], torch.randn(42, requires_grad=True)
-    trees = TreeDistribution(chart, torch.zeros(chart.splits.shape).masked_fill(chart.splits < 0, float("-inf")))
-    counts = None if objective == "exact" else trees.sample(5) / 5
-    for kernels in ("triton", "torch"):
-        loss = trees.tree_loss(scores, counts, kernels)
-        losses.append((loss, *torch.autograd.grad(loss, scores)))
-    torch.testing.assert_close(*losses)
-
-
 def small(**options) -> FastR2D2Config:
     """The interpreter takes about a millisecond for every program, of which a step has hundreds."""
     sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "window_size": 2}
     parser = {"parser_embedding_size": 8, "parser_hidden_size": 8, "parser_num_layers": 1}
     return FastR2D2Config(**sizes, **parser, intermediate_size=32, **options)
-
-
-@torch.no_grad()
-def test_charts_in_evaluation_are_those_of_torch():
-    ids, outputs = torch.randint(20, 40, (2, 5)), []
-    for kernels in ("torch", "triton"):
-        torch.manual_seed(1)
-        outputs.append(FastR2D2Model(small(composition_kernels=kernels)).eval()(ids, encoding="chart"))
-    for name in ("last_hidden_state", "log_prob"):
-        torch.testing.assert_close(outputs[0][name], outputs[1][name], rtol=1e-4, atol=1e-5)
 
 
 def test_training_follows_the_same_curve():

@@ -41,11 +41,6 @@ def loss_and_gradients(model: FastR2D2ForPreTraining, batch: dict) -> dict[str, 
 def test_the_folder_is_loaded_beside_the_installed_package(kernel):
     assert kernel.__all__ == fast_r2d2_kernels.__all__
     assert not any(getattr(kernel, name) is getattr(fast_r2d2_kernels, name) for name in kernel.__all__)
-    x = torch.zeros(3, 8, device="meta", requires_grad=True)
-    for package in (fast_r2d2_kernels, kernel):  # each has its ops, with shapes and gradients
-        op = getattr(torch.ops, package.__name__).bias_gelu
-        (gradient,) = torch.autograd.grad(op(x, x[0], 0.1, 3).sum(), x)
-        assert gradient.shape == x.shape
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])

@@ -11,11 +11,11 @@ from modeling_fast_r2d2.fused import fused_kernels
 
 
 def test_a_cpu_takes_torchs_operations_unless_told_otherwise():
-    tensor = torch.ones(2)
-    assert fused_kernels("auto", tensor) is None and fused_kernels("torch", tensor) is None
-    assert fused_kernels("triton", tensor.double()) is None
+    vectors, sizes = torch.ones(2, 8), (8, 2, 16, 3)
+    assert fused_kernels("auto", vectors, sizes) is None and fused_kernels("torch", vectors, sizes) is None
+    assert fused_kernels("triton", vectors.double(), sizes) is None
     with pytest.raises(ValueError, match="composition_kernels='triton' needs a model on a GPU"):
-        fused_kernels("triton", tensor)
+        fused_kernels("triton", vectors, sizes)
     with pytest.raises(ValueError, match="composition_kernels must be one of auto, torch, triton, got 'cuda'"):
         FastR2D2Config(composition_kernels="cuda")
 

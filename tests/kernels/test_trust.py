@@ -41,11 +41,11 @@ def test_where_kernels_are_missing_a_gpus_user_is_told_once(module, missing, mon
     monkeypatch.setattr(fused, "_load", lambda: module)
     tensor = torch.zeros(2, 8).as_subclass(OnGPU)
     with pytest.warns(UserWarning, match=f"{missing} is not installed, so torch's operations run"):
-        assert fused.fused_kernels("auto", tensor) is None
+        assert fused.fused_kernels("auto", tensor, SIZES) is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert fused.fused_kernels("auto", tensor) is None
-        assert fused.fused_kernels("auto", torch.zeros(2)) is None  # a CPU
+        assert fused.fused_kernels("auto", tensor, SIZES) is None
+        assert fused.fused_kernels("auto", torch.zeros(2), SIZES) is None  # a CPU
     fused._say_that_torch_runs.cache_clear()
 
 
