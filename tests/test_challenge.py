@@ -30,13 +30,6 @@ def gold():
     return read_treebank(FILE)
 
 
-def test_every_kind_has_six_sentences_or_more(gold):
-    kinds = [{label for *_, label in tree.constituents} - {"S"} for tree in gold]
-    assert len(gold) == 50 and all(len(labels) == 1 for labels in kinds)
-    found = [kind for (kind,) in kinds]
-    assert set(found) == set(LEAST) and min(map(found.count, LEAST)) >= 6
-
-
 @pytest.mark.parametrize(("is_written", "lists", "least"), [(False, 72, 0.7), (True, 90, 0.75)])
 def test_the_bundled_parser_is_as_good_as_it_was(gold, is_written, lists, least):
     """Without punctuation, and shown the punctuation, by which it knows lists."""

@@ -111,20 +111,21 @@ def test_functional_derivatives(frozen):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_processors_without_wide_instructions_keep_torchs_products(monkeypatch):
-    monkeypatch.setattr(cpu_operations, "HAS_WIDE_INSTRUCTIONS", False)
-    monkeypatch.setattr(cpu_operations, "onednn_linear", lambda *_: pytest.fail("oneDNN was called"))
-    assert linear(torch.randn(3, 8), torch.randn(5, 8), gelu=True).shape == (3, 5)
-
-
 class Subclass(torch.Tensor):
     """As that of a quantised weight: torch's operations know it, oneDNN's do not."""
 
 
-def test_tensors_of_another_type_are_left_to_torch(monkeypatch):
+@pytest.mark.parametrize("case", ["no wide instructions", "a small product", "a subclass"])
+def test_products_are_left_to_torch(case, monkeypatch):
     monkeypatch.setattr(cpu_operations, "onednn_linear", lambda *_: pytest.fail("oneDNN was called"))
-    weight = torch.randn(5, 8).as_subclass(Subclass)
-    assert linear(torch.randn(3, 8), weight).shape == (3, 5)
+    weight = torch.randn(5, 8)
+    if case == "no wide instructions":
+        monkeypatch.setattr(cpu_operations, "HAS_WIDE_INSTRUCTIONS", False)
+    elif case == "a small product":
+        monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", 3 * 8 * 5 + 1)
+    else:
+        weight = weight.as_subclass(Subclass)
+    assert linear(torch.randn(3, 8), weight, gelu=True).shape == (3, 5)
 
 
 def test_wrong_shapes_are_named_by_torch():
@@ -132,12 +133,6 @@ def test_wrong_shapes_are_named_by_torch():
         linear(torch.randn(3, 7), torch.randn(5, 8))
     with pytest.raises(RuntimeError, match="size"):
         linear(torch.randn(3, 8), torch.randn(5, 8), torch.randn(4))
-
-
-def test_small_products_are_left_to_torch(monkeypatch):
-    monkeypatch.setattr(cpu_operations, "MIN_MULTIPLICATIONS", 3 * 8 * 5 + 1)
-    monkeypatch.setattr(cpu_operations, "onednn_linear", lambda *_: pytest.fail("oneDNN was called"))
-    linear(torch.randn(3, 8), torch.randn(5, 8))
 
 
 @pytest.mark.parametrize("gelu", [False, True])

@@ -41,13 +41,6 @@ def test_a_bonus_is_added_to_scores_and_in_minimum_risk_to_the_encoders_choice(t
     assert not torch.equal(model(**a_batch, **options, **raised).spans, expected)
 
 
-def test_a_chart_of_one_tree_has_nothing_to_choose(tiny_model, a_batch):
-    model = tiny_model.model
-    model.config.window_size = 1
-    spans = [model(**a_batch, encoding=encoding).spans for encoding in ("forced", "chart", "minimum_risk")]
-    assert torch.equal(spans[0], spans[1]) and torch.equal(spans[0], spans[2])
-
-
 def test_infinite_scores_have_no_minimum_risk_and_no_losses(tiny_model, a_batch):
     infinite = torch.full(a_batch["input_ids"][:, 1:].shape, float("inf"))
     with pytest.raises(ValueError, match="infinity in split_scores; a tree of minimum risk needs finite scores and a"):

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer
 
 import distill
 from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
@@ -116,12 +116,6 @@ def test_a_student_is_saved_with_its_parser_and_the_given_encoder(overrides, tmp
     assert saved["model.parser.score.bias"].item() == 3.0 and saved.keys() == given.keys()
     assert all(torch.equal(saved[name], given[name]) for name in given if "parser" not in name)
     assert TreeParser.from_pretrained(str(tmp_path))(["the old man saw a cat"])[0].tree.num_leaves == 6
-
-
-def test_a_student_of_another_kind_is_refused(tmp_path):
-    BertConfig().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="is of a 'bert' model, not of"):
-        distill.load_student(str(tmp_path), None)
 
 
 def test_labels_are_spans_of_pieces(model, tokenizer):

@@ -1,5 +1,5 @@
 """What users of transformers and PEFT do with any model works with these: options of the call and of the
-configuration, and adapters that train, merge and come back."""
+configuration, groups of parameters, and adapters that train, merge and come back."""
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from modeling_fast_r2d2 import (
     FastR2D2Model,
     TreeParser,
     bundled_checkpoint,
+    parameter_groups,
 )
 
 ENCODERS = [
@@ -179,3 +180,22 @@ def test_a_tree_parser_takes_a_model_whose_weights_wait_elsewhere():
     assert found.tree == expected.tree
     torch.testing.assert_close(torch.from_numpy(found.confidences), torch.from_numpy(expected.confidences))
     torch.testing.assert_close(torch.from_numpy(found.vector), torch.from_numpy(expected.vector))
+
+
+@pytest.mark.parametrize("weight_decay", [0.1, 0.0])
+@pytest.mark.parametrize("model_class", CLASSES)
+def test_every_parameter_has_its_group(tiny_config, model_class, weight_decay):
+    model = model_class(tiny_config)
+    wrapped = torch.nn.ModuleDict({"module": model})  # as data-parallel training and adapters wrap it
+    groups = parameter_groups(wrapped, 0.5, 0.25, weight_decay)
+    place = {id(parameter): group for group in groups for parameter in group["params"]}
+    assert len(place) == sum(len(group["params"]) for group in groups)
+    for name, parameter in model.named_parameters():
+        if name.endswith("parser.score.bias"):  # no gradient but rounding errors
+            assert id(parameter) not in place
+            continue
+        group = place.pop(id(parameter))
+        assert group["lr"] == (0.25 if "parser." in name else 0.5)
+        assert group["name"] == ("parser" if "parser." in name else "encoder")
+        assert group["weight_decay"] == (0 if "bias" in name else weight_decay)
+    assert not place

@@ -86,14 +86,6 @@ def test_half_precision_gradients_are_summed_in_float32():
     assert leaf.grad.item() == 1000  # in bfloat16 one by one it would stop at 256
 
 
-def test_without_gradients_nothing_is_recorded():
-    leaf = torch.ones(2, 3, requires_grad=True)
-    with torch.no_grad():
-        rows = NodeRows(leaf, 3)
-        rows.write(slice(2, 3), rows.read(torch.tensor([0])) + 1)
-    assert not rows.all().requires_grad and rows.all()[2].tolist() == [2, 2, 2]
-
-
 def test_nothing_outlives_its_graph():
     """The buffer and the graph do not hold each other."""
     leaf = torch.ones(2, 3, requires_grad=True)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from modeling_fast_r2d2 import TreeParser
 from modeling_fast_r2d2.parsing.phrases import Neighbour, PhraseIndex, vector_of
@@ -66,19 +65,6 @@ def test_an_index_is_kept_in_a_file(index, tmp_path):
     for path in tmp_path.iterdir():
         with pytest.raises(ValueError, match="no index of phrases, or damaged"):
             PhraseIndex.load(path)
-
-
-def test_an_index_fits_the_model_that_made_it_and_no_other(parser, index):
-    other = TreeParser.from_pretrained("fast-r2d2-tiny", with_vectors=True)
-    assert index.fits(parser) and index.fits(other)
-    with torch.no_grad():
-        other.model.composition.blend.weight.add_(1.0).mul_(torch.randn(2, 128))
-    assert not index.fits(other)
-
-
-def test_an_index_fits_whatever_marks_its_first_sentence_has(parser):
-    for text in ("However, the old man, who lived by the sea, went home early.", "He said: go home now."):
-        assert PhraseIndex.build(parser, [text]).fits(parser)
 
 
 def test_a_text_without_words_has_no_vector(parser):

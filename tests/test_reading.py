@@ -66,21 +66,11 @@ def test_a_sentence_of_marks_alone_keeps_them(tokenizer, text, is_split):
     assert aside == kept and aside.marks == []
 
 
-def spans_by(scores) -> list[tuple[int, int]]:
-    """The tree's spans, by splitting every span at its highest score, which must be the only one."""
-    spans = [(0, 0)] * len(scores)
-
-    def split(first: int, last: int) -> None:
-        if first < last:
-            inner = list(scores[first:last])
-            assert inner.count(max(inner)) == 1
-            k = first + inner.index(max(inner))
-            spans[k] = (first, last)
-            split(first, k)
-            split(k + 1, last)
-
-    split(0, len(scores))
-    return spans
+def tree_by(scores) -> BinaryTree:
+    """The tree in which every span splits at its highest score, which must be the only one."""
+    left_first, right_first = BinaryTree.from_order([-score for score in scores]), BinaryTree.from_split_scores(scores)
+    assert left_first == right_first
+    return left_first
 
 
 @given(st.data(), st.booleans(), st.booleans(), st.booleans())
@@ -96,7 +86,7 @@ def test_splitting_at_the_highest_score_gives_the_tree(model, tokenizer, data, a
     read = read.with_pieces_as_words(read.input_ids) if pieces else read
     tree = read.tree(spans)
     scores = read.scores(given_scores[0], tree)
-    assert scores.dtype == np.float32 and spans_by(scores) == list(tree.spans)
+    assert scores.dtype == np.float32 and tree_by(scores) == tree
 
 
 PARTS = 'Mr. Smith New York "the old" (man), unbelievabilities sleeps. ... 3.5 ‘don\'t’ 他 !'.split()
@@ -111,8 +101,8 @@ def test_every_door_gives_scores_of_its_tree(model, tokenizer, texts, options):
     model.config.names_bonus = 3.0
     for parsed in TreeParser(model, tokenizer, **options)(texts):
         assert parsed.split_scores.dtype == np.float32
-        assert spans_by(parsed.split_scores) == list(parsed.tree.spans)
-        assert spans_by(json.loads(as_json(parsed, {}))["split_scores"]) == list(parsed.tree.spans)
+        assert tree_by(parsed.split_scores) == parsed.tree
+        assert tree_by(json.loads(as_json(parsed, {}))["split_scores"]) == parsed.tree
 
 
 def test_scores_of_words_are_the_models_and_marks_lie_between_them(model, tokenizer):

@@ -65,6 +65,8 @@ def test_a_row_that_is_no_list_of_words_is_named_at_every_door(parser, words):
 def test_what_is_no_list_of_sentences_is_refused(parser, sentences):
     with pytest.raises(ValueError, match="sentences must be a list of sentences, got one .*; put it in a list"):
         parser(sentences)
+    with pytest.raises(ValueError, match="sentences must be a list of sentences, got one .*; put it in a list"):
+        tokenize_sentences(parser.tokenizer, sentences)
     if not isinstance(sentences, bytes):  # whose parts are numbers
         with pytest.raises(ValueError, match="sentences must be a list of sentences, got one .*; put it in a list"):
             FastR2D2Processor.from_pretrained(bundled_checkpoint())(sentences)

@@ -34,7 +34,7 @@ def test_phrases_are_found_and_the_index_is_kept(text, tmp_path, capsys, error_o
     main([*arguments, "--file", str(text)])
     assert capsys.readouterr().out == first.out
     model = FastR2D2Model.from_pretrained(bundled_checkpoint())
-    torch.nn.init.normal_(model.embeddings.weight)
+    torch.nn.init.normal_(model.composition.blend.weight)
     shutil.copytree(bundled_checkpoint(), tmp_path / "other")
     model.save_pretrained(tmp_path / "other")
     other = ["--checkpoint", tmp_path / "other", "--index", index]

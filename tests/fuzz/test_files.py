@@ -13,7 +13,6 @@ from pyarrow import parquet
 from fast_r2d2_entry_points.command_line.texts import read_texts
 from modeling_fast_r2d2 import TreeParser, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import read_treebank
-from modeling_fast_r2d2.text_files import read_record
 from strategies import FEWER, damaged, texts
 
 pytestmark = pytest.mark.slow
@@ -57,16 +56,6 @@ def test_any_file_is_a_treebank_or_refused(tmp_path, content):
         assert read_treebank(tmp_path / "gold.mrg")
     except ValueError as error:
         assert "gold.mrg" in str(error)
-
-
-@FEWER
-@given(content=st.binary(max_size=40))
-def test_any_record_is_an_object_or_refused(tmp_path, content):
-    (tmp_path / "run.json").write_bytes(content)
-    try:
-        assert isinstance(read_record(tmp_path / "run.json"), dict)
-    except ValueError as error:
-        assert "run.json is damaged" in str(error)
 
 
 @pytest.fixture(scope="module")

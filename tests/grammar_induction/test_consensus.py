@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree
-from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors, tree_posteriors
+from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
 
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 
@@ -58,11 +58,3 @@ def test_the_tree_of_minimum_risk_is_the_best_of_all(seed, lengths):
         assert tree.num_leaves == length
         own = sum(posteriors[row, first, last - first + 1].item() for first, last in tree.spans)
         assert own == pytest.approx(max(worth))
-
-
-@given(st.lists(st.permutations(range(5)), min_size=1, max_size=3))
-def test_of_one_tree_alone_it_is_that_tree(orders):
-    trees = [BinaryTree.from_order(order) for order in orders]
-    posteriors = tree_posteriors([tree.spans for tree in trees], 6)
-    found = minimum_risk_trees(posteriors, torch.full((len(trees),), 6))
-    assert [BinaryTree.from_spans(row) for row in found] == trees

@@ -20,10 +20,6 @@ from modeling_fast_r2d2.grammar_induction import (
 from modeling_fast_r2d2.grammar_induction.systems import BASELINES, baseline_trees, best_binary_trees
 
 
-def tree(text: str) -> LabelledTree:
-    return parse_brackets(text)
-
-
 @st.composite
 def gold_trees(draw):
     """Trees of any arity with unary chains, here and there around the whole sentence."""
@@ -36,7 +32,7 @@ def gold_trees(draw):
         text = f"(X {' '.join(node(i, j, depth + 1) for i, j in edges)})"
         return f"(U {text})" if draw(st.integers(0, 3)) == 0 else text
 
-    return [tree(node(0, draw(st.integers(0, 7)), 0)) for _ in range(draw(st.integers(1, 4)))]
+    return [parse_brackets(node(0, draw(st.integers(0, 7)), 0)) for _ in range(draw(st.integers(1, 4)))]
 
 
 def script_twin(predicted, gold):
@@ -73,7 +69,7 @@ def test_script_figures_are_those_of_its_definition(gold, name, seed):
 
 
 def f1(predicted: str, gold: str) -> tuple[float, float, float]:
-    scores = score_trees([tree(predicted)], [tree(gold)])
+    scores = score_trees([parse_brackets(predicted)], [parse_brackets(gold)])
     return scores.sentence_f1, scores.strict_sentence_f1, scores.script_sentence_f1
 
 
@@ -87,13 +83,18 @@ def test_edge_cases_of_the_convention():
     assert f1(binary, binary) == (100, 100, 100)
     unrooted = from_spans("abc", [(0, 1)])  # as dependency trees of several roots are read
     assert score_trees([unrooted], [unrooted]).script_sentence_f1 == pytest.approx(100)
-    assert score_trees([tree(flat)], [unrooted]).script_sentence_f1 == pytest.approx(0)
+    assert score_trees([parse_brackets(flat)], [unrooted]).script_sentence_f1 == pytest.approx(0)
     chained = f1(pair, "(S (VP (T a) (T b)))")  # the script keeps the inner bracket around the whole sentence
     assert chained == pytest.approx((100, math.nan, 0), nan_ok=True)
 
 
 def test_sentences_of_one_word_and_long_ones_are_left_out():
-    gold = [tree("(T a)"), tree("(X (T a) (T b))"), tree("(X (X (T a) (T b)) (T c))"), LabelledTree((), (), (), ())]
+    gold = [
+        parse_brackets("(T a)"),
+        parse_brackets("(X (T a) (T b))"),
+        parse_brackets("(X (X (T a) (T b)) (T c))"),
+        LabelledTree((), (), (), ()),
+    ]
     assert score_trees(gold, gold).rows.tolist() == [1, 2]
     assert score_trees(gold, gold, max_length=2).rows.tolist() == [1]
 
@@ -111,7 +112,7 @@ def test_no_binary_tree_is_better_than_the_best(gold):
 
 
 def test_recall_counts_each_label_of_a_span_but_not_the_sentence():
-    gold = tree("(S (NP (NP (NNP New) (NNP York)) (NN city)) (VP (ADVP (QP (A very) (B much)))))")
+    gold = parse_brackets("(S (NP (NP (NNP New) (NNP York)) (NN city)) (VP (ADVP (QP (A very) (B much)))))")
     scores = score_trees([from_spans(gold.words, [(0, 4), (0, 1), (3, 4), (2, 4)])], [gold])
     assert scores.labels == {
         "NP": (1, 2), "VP": (1, 1), "ADVP": (1, 1), "QP": (1, 1), "NNP chunk": (1, 1),
@@ -121,14 +122,14 @@ def test_recall_counts_each_label_of_a_span_but_not_the_sentence():
 
 
 def test_proper_nouns_are_a_chunk_below_one_bracket_only():
-    gold = tree("(S (NNP A) (NP (NNP B) (NNP C) (NN d) (NNP E)) (NNP F) (NNP G) (NNP H))")
+    gold = parse_brackets("(S (NNP A) (NP (NNP B) (NNP C) (NN d) (NNP E)) (NNP F) (NNP G) (NNP H))")
     assert proper_noun_chunks(gold) == {(1, 2), (5, 7)}
     pieces = gold.expand([["a"], ["b", "##b"], ["c"], ["d"], ["e", "##e"], ["f"], ["g"], ["h"]])
     assert proper_noun_chunks(pieces) == {(1, 3), (5, 6), (7, 9)}
 
 
 def test_lengths_and_interval():
-    gold = [tree("(X " + "(T a) " * n + ")") for n in (2, 10, 11, 20, 41, 100)]
+    gold = [parse_brackets("(X " + "(T a) " * n + ")") for n in (2, 10, 11, 20, 41, 100)]
     scores = score_trees(baseline_trees(gold, "right"), gold)
     assert {name: count for name, (_, count) in scores.by_length().items()} == {"2-10": 2, "11-20": 2, "over 40": 2}
     assert scores.confidence_interval() == scores.confidence_interval()
@@ -139,7 +140,7 @@ def test_lengths_and_interval():
 
 
 def test_pieces_are_aligned_by_their_spelling():
-    gold = [tree("(S (NP (NNP Corp.) (NN 1\\/2)) (-LRB- -LRB-) (VBD Café))")]
+    gold = [parse_brackets("(S (NP (NNP Corp.) (NN 1\\/2)) (-LRB- -LRB-) (VBD Café))")]
     leaves = ["corp", ".", "1", "\\", "/", "##2", "(", "ca", "##fe"]
     predicted = [from_spans(leaves, [(0, 8), (0, 5), (0, 1), (2, 5), (6, 8), (1, 2)])]
     [over_words], _ = align(predicted, gold)
@@ -150,7 +151,7 @@ def test_pieces_are_aligned_by_their_spelling():
     for leaves in (["<unk>", "1/2", "[UNK]", "cafe"], ["[UNK]", "[UNK]", "1", "[UNK]", "(", "c", "[UNK]", "##e"]):
         assert align([from_spans(leaves, [(0, len(leaves) - 1)])], gold)[0][0].words == gold[0].words
     assert score_trees([from_spans(["ΟΔΟΣ", "a"], [(0, 1)])], [from_spans(["οδος", "a"], [(0, 1)])]).sentence_f1 == 100
-    with pytest.raises(ValueError, match="have different words"):
+    with pytest.raises(ValueError, match="different words: at word 1, '<unk>' is predicted for 'Corp.'"):
         align([from_spans(["<unk>", "1/3", "[UNK]", "cafe"], [(0, 3)])], gold)
 
 
@@ -167,7 +168,7 @@ def test_other_words_are_refused_with_tree_and_word(words, message):
 
 
 def test_another_number_of_trees_and_granularity_are_refused():
-    gold = [tree("(X (T a) (T b))")]
+    gold = [parse_brackets("(X (T a) (T b))")]
     with pytest.raises(ValueError, match="0 predicted trees for 1 gold trees"):
         score_trees([], gold)
     with pytest.raises(ValueError, match="granularity must be one of words, pieces, got 'letters'"):

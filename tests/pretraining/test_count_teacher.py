@@ -51,25 +51,19 @@ def test_counts_are_those_of_the_units_between_marks(tokenizer, sentences, keep_
     assert [part.tolist() for part in vars(counts).values()] == slow_counts(sentences, tokenizer, keep_punctuation)
 
 
-def parts_of(text, tokenizer):
-    """Tokens that begin a unit and that end one."""
+@pytest.mark.parametrize(
+    ("text", "kind", "begins", "ends"),
+    [
+        ("a well-known man , in 3.5 hours , said the cat's tail , 's like (mine)", "wordpiece", "a in said ' mine",
+         "man hours tail like mine"),
+        ("他說，我們去。", "character", "他 我", "說 去"),
+    ],
+)  # fmt: skip
+def test_marks_between_words_bound_units(text, kind, begins, ends):
+    tokenizer = train_tokenizer([text] * 2, 300, kind, show_progress=False)
     counts = counts_of([text], tokenizer)
-    return [set(tokenizer.convert_ids_to_tokens(np.flatnonzero(part))) for part in (counts.begins, counts.ends)]
-
-
-def test_marks_within_a_word_do_not_bound_units():
-    english = ["a well-known man , in 3.5 hours , said the cat's tail , 's like (mine)"]
-    tokenizer = train_tokenizer(english * 2, 300, show_progress=False)
-    assert parts_of(english[0], tokenizer) == [
-        {"a", "in", "said", "'", "mine"},
-        {"man", "hours", "tail", "like", "mine"},
-    ]
-
-
-def test_scripts_without_blanks_have_their_marks_between_letters():
-    chinese = ["他說，我們去。"]
-    tokenizer = train_tokenizer(chinese * 2, 300, "character", show_progress=False)
-    assert parts_of(chinese[0], tokenizer) == [{"他", "我"}, {"說", "去"}]
+    found = [set(tokenizer.convert_ids_to_tokens(np.flatnonzero(part))) for part in (counts.begins, counts.ends)]
+    assert found == [set(begins.split()), set(ends.split())]
 
 
 @given(st.integers(0, 9), st.integers(1, 6), st.floats(-2, 2))
@@ -89,11 +83,6 @@ def test_scores_are_log_shares_less_the_skew(seed, seq_len, skew):
         for k, (left, right) in enumerate(zip(row, row[1:], strict=False)):
             expected = log_share(counts.ends, left) + log_share(counts.begins, right) - skew * k
             assert scored[k] == pytest.approx(expected, abs=1e-5)
-
-
-def test_sentences_that_are_too_long_are_not_counted(tokenizer):
-    one, both = (counts_of(lines, tokenizer, max_length=3) for lines in (["a cat"], ["a cat", "the man saw , a house"]))
-    assert all(map(np.array_equal, vars(one).values(), vars(both).values()))
 
 
 def test_two_processes_count_what_one_does(tokenizer):

@@ -120,14 +120,6 @@ def test_the_best_tree_of_the_scores_of_minimum_risk_is_that_of_the_consensus(se
         assert found == BinaryTree.from_spans(expected[row])
 
 
-def test_charts_of_minimum_risk_come_from_the_snapshot_with_its_bonus(guided, tiny_model):
-    guide = Guide(None, tiny_model.eval())
-    guide.take_snapshot()
-    with_bonus = asked(guide, Settings("snapshot", bounds_bonus=6), guided)["chart_scores"]
-    found = asked(guide, Settings("minimum_risk", bounds_bonus=6), guided)["chart_scores"]
-    assert torch.equal(found, minimum_risk_scores(with_bonus, guided)) and not torch.equal(found, with_bonus)
-
-
 def test_batches_know_where_punctuation_stood(tokenizer):
     features = [
         {"input_ids": [1, 2, 3], "bounds": [1], "names": [0]},

@@ -6,29 +6,16 @@ import torch
 from tokenization_fast_r2d2 import (
     DataCollatorForFastR2D2,
     DataCollatorForFastR2D2Pairs,
-    tokenize_sentences,
     train_tokenizer,
 )
 
 TEXTS = ["The cat sat on the mat."] * 3
 
 
-@pytest.fixture
-def tokenizer():
-    return train_tokenizer(TEXTS, vocab_size=60, min_frequency=1, show_progress=False)
-
-
 @pytest.mark.parametrize("kind", ["wordpiece", "character", "word"])
 def test_blank_lines_of_the_corpus_do_not_make_blank_text_known(kind):
     tokenizer = train_tokenizer(TEXTS + ["\n", " "] * 3, 60, kind, show_progress=False)
     assert tokenizer(" ")["input_ids"] == [tokenizer.unk_token_id]
-
-
-def test_one_string_in_place_of_sentences_is_refused(tokenizer):
-    with pytest.raises(ValueError, match="put it in a list"):
-        tokenize_sentences(tokenizer, "the cat")
-    with pytest.raises(ValueError, match="read_sentences"):
-        train_tokenizer("corpus.txt", show_progress=False)
 
 
 @pytest.mark.parametrize("with_spans", [0, 1])
