@@ -7,7 +7,6 @@ that kernels are compiled for the vectors and heads that models have.
 """
 
 import argparse
-import copy
 import importlib.util
 import json
 import os
@@ -165,36 +164,6 @@ def _trained_weights(machine: Machine) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
-def mixed_precision(machine: Machine, precision: str) -> str:
-    """Steps by accelerate with a fused optimiser: losses fall, and a step with infinite gradients changes no weight."""
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
-    AcceleratorState._reset_state(reset_partial_state=True)
-    accelerator = Accelerator(mixed_precision=precision, cpu=machine.device == "cpu")
-    set_seed(0)
-    model = FastR2D2ForPreTraining(machine.config(machine.largest)).train()
-    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True))
-    batch, losses = machine.batch(32), []
-    for _ in range(30):
-        loss = model(**batch).loss
-        accelerator.backward(loss)
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    if not losses[-1] < losses[0]:
-        raise ValueError(f"the loss went from {losses[0]:.3f} to {losses[-1]:.3f}")
-    said = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
-    if accelerator.scaler is None:
-        return said
-    before = copy.deepcopy(model.state_dict())
-    accelerator.backward(model(**batch).loss * float("inf"))
-    optimizer.step()
-    if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
-        raise ValueError("a step with infinite gradients changed the weights")
-    return f"{said}; after an infinite step optimizer_step_was_skipped is {accelerator.optimizer_step_was_skipped}"
-
-
 def all_checks(machine: Machine) -> Iterator[tuple[str, Callable[[], str]]]:
     """Name and function of each check, the most informative first."""
     dtypes = (torch.float32, *HALF) if machine.device == "cuda" else (torch.float32,)
@@ -205,8 +174,6 @@ def all_checks(machine: Machine) -> Iterator[tuple[str, Callable[[], str]]]:
     for encoding in ("forced", "chart"):
         yield f"waits, {encoding}", lambda encoding=encoding: waits(machine, encoding)
     yield "memory of large charts", lambda: large_charts(machine)
-    for precision in ("bf16", "fp16") if machine.device == "cuda" else ("no",):
-        yield f"training in {precision}", lambda precision=precision: mixed_precision(machine, precision)
     for deterministic in (True, False):
         name = f"training repeats{', deterministic algorithms' if deterministic else ''}"
         yield name, lambda deterministic=deterministic: repeats(machine, deterministic)

@@ -6,12 +6,9 @@ from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
 
 from modeling_fast_r2d2 import bundled_checkpoint
+from pretraining.options import option
 
 SCORED_ENCODINGS = ("forced", "chart")  # of a Fast-R2D2 model: Fast-R2D2* and Fast-R2D2 in the paper
-
-
-def _help(text: str, default=None, **metadata):
-    return field(default=default, metadata={"help": text, **metadata})
 
 
 @dataclass
@@ -19,23 +16,25 @@ class GlueOptions:
     """Which tasks, which model, which losses."""
 
     tasks: list[str] = field(metadata={"help": "tasks that run one after the other: CoLA, SST-2, MRPC, QQP, MNLI, RTE"})
-    data: str = _help("folder with a folder of TSV files per task, or a data set's Hub name", "nyu-mll/glue")
-    model: str = _help("folder or Hub name of the model to fine-tune, Fast-R2D2 or another", bundled_checkpoint())
-    max_length: int = _help(
+    data: str = option("folder with a folder of TSV files per task, or a data set's Hub name", "nyu-mll/glue")
+    model: str = option("folder or Hub name of the model to fine-tune, Fast-R2D2 or another", bundled_checkpoint())
+    max_length: int = option(
         "longer sentences, or pairs, are cut to this number of tokens, or to what the model can take", 200
     )
-    max_train_samples: int | None = _help("largest number of training rows, chosen at random by the seed")
-    encoding: str = _help("encoding whose score on the first evaluation set chooses the best epoch", "forced",
+    max_train_samples: int | None = option("largest number of training rows, chosen at random by the seed")
+    encoding: str = option("encoding whose score on the first evaluation set chooses the best epoch", "forced",
                           choices=list(SCORED_ENCODINGS))  # fmt: skip
-    license: str | None = _help("licence of the weights for the model card, as the Hub writes it: apache-2.0, mit, ...")
-    forced_loss_weight: float | None = _help(
+    license: str | None = option(
+        "licence of the weights for the model card, as the Hub writes it: apache-2.0, mit, ..."
+    )
+    forced_loss_weight: float | None = option(
         "weight of the task loss along the parser's tree; by default as in the model"
     )
-    chart_loss_weight: float | None = _help(
+    chart_loss_weight: float | None = option(
         "weight of the task loss over the chart; a loss with weight 0 is not computed"
     )
-    lm_loss_weight: float | None = _help("weight of the language-model loss; rows with † in the paper have 0")
-    tree_loss_weight: float | None = _help("weight of the tree loss")
+    lm_loss_weight: float | None = option("weight of the language-model loss; rows with † in the paper have 0")
+    tree_loss_weight: float | None = option("weight of the tree loss")
 
     def __post_init__(self):
         for name in ("max_length", "max_train_samples"):
@@ -52,19 +51,19 @@ class GlueOptions:
 class FineTuningArguments(TrainingArguments):
     """`TrainingArguments` with the paper's settings as defaults (Section 4.2), and the parser's learning rate."""
 
-    output_dir: str = _help("folder of the results, with one folder per task", "runs/glue")
-    num_train_epochs: float = _help("number of passes over the training rows", 10)
-    per_device_train_batch_size: int = _help("number of rows per process and forward pass", 64)
-    per_device_eval_batch_size: int = _help("number of rows per process during evaluation", 128)
-    learning_rate: float = _help("peak learning rate of encoder and head", 5e-5)
-    parser_learning_rate: float = _help("peak learning rate of the parser", 1e-2)
-    weight_decay: float = _help("weight decay of all parameters but biases", 0.01)
-    eval_strategy: str = _help("when to evaluate", "epoch")
-    save_strategy: str = _help("when to save", "epoch")
-    logging_strategy: str = _help("when to log the training loss", "epoch")
-    save_total_limit: int | None = _help("number of checkpoints that are kept", 2)
-    load_best_model_at_end: bool = _help("end with the weights of the best epoch", True)
-    hub_strategy: str = _help("when to upload; any value but end also uploads every checkpoint", "end")
+    output_dir: str = option("folder of the results, with one folder per task", "runs/glue")
+    num_train_epochs: float = option("number of passes over the training rows", 10)
+    per_device_train_batch_size: int = option("number of rows per process and forward pass", 64)
+    per_device_eval_batch_size: int = option("number of rows per process during evaluation", 128)
+    learning_rate: float = option("peak learning rate of encoder and head", 5e-5)
+    parser_learning_rate: float = option("peak learning rate of the parser", 1e-2)
+    weight_decay: float = option("weight decay of all parameters but biases", 0.01)
+    eval_strategy: str = option("when to evaluate", "epoch")
+    save_strategy: str = option("when to save", "epoch")
+    logging_strategy: str = option("when to log the training loss", "epoch")
+    save_total_limit: int | None = option("number of checkpoints that are kept", 2)
+    load_best_model_at_end: bool = option("end with the weights of the best epoch", True)
+    hub_strategy: str = option("when to upload; any value but end also uploads every checkpoint", "end")
 
     def __post_init__(self):
         super().__post_init__()

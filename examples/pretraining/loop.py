@@ -10,15 +10,9 @@ from accelerate.utils import broadcast
 from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Step
 from pretraining.checkpoints import write_state
+from pretraining.encoded import sizes
 from pretraining.evaluation import chain_warnings, evaluate
-from pretraining.optimisation import (
-    Counts,
-    Outcome,
-    learning_rates,
-    reduce_counts,
-    set_learning_rates,
-    take_step,
-)
+from pretraining.optimisation import Counts, learning_rates, reduce_counts, set_learning_rates, take_step
 from pretraining.recipe import Settings
 from pretraining.run import Run
 from pretraining.stopping import Interrupted, StopSignal
@@ -64,8 +58,8 @@ def take_steps(run: Run, stop: StopSignal) -> None:
                 for tensor in run.guide.grammar.buffers():
                     tensor.copy_(broadcast(tensor))
         set_learning_rates(run.optimizer, run.progress.step, run.num_steps, run.settings, run.options.training)
-        outcome = take_step(run, step, counts)
-        count_step(run, outcome, counts, time.monotonic() - began)
+        losses = take_step(run, step, counts)
+        count_step(run, losses, counts, time.monotonic() - began)
         log(run)
         run.position = position
         evaluate_if_due(run, stop)
@@ -98,14 +92,14 @@ def set_window(run: Run, settings: Settings) -> None:
     run.model.config.window_size = settings.window_size or run.window_size
 
 
-def count_step(run: Run, outcome: Outcome, counts: Counts, seconds: float) -> None:
-    """Count a step, or skip it if its losses or gradients were not finite; too many of those in a row end the run."""
+def count_step(run: Run, losses: dict[str, float] | None, counts: Counts, seconds: float) -> None:
+    """Count a step, or a skipped one if there are no losses; too many of those in a row end the run."""
     progress = run.progress
     progress.left_out += counts.left_out
-    if outcome.is_applied:
-        progress.add(outcome.losses, counts.sizes, seconds)
-    else:
+    if losses is None:
         progress.skip(seconds)
+    else:
+        progress.add(losses, sizes(counts.tokens, counts.sentences), seconds)
     if progress.skipped_in_a_row == MAX_SKIPPED_STEPS:
         raise FloatingPointError(
             f"losses or gradients were not finite in {MAX_SKIPPED_STEPS} steps in a row, up to step {progress.step}. "

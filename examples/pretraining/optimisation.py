@@ -57,19 +57,6 @@ class Counts:
     left_out: int
     requests: dict[str, bool]
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """By the units of losses."""
-        return sizes(self.tokens, self.sentences)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Mean losses of a step in nats, by name, over all that they are means over; and whether the update was applied."""
-
-    losses: dict[str, float]
-    is_applied: bool
-
 
 def reduce_counts(accelerator: Accelerator, step: Step, **requests: bool) -> Counts:
     """Sum the counts of a step over all processes. What one process requests, all processes do."""
@@ -78,15 +65,19 @@ def reduce_counts(accelerator: Accelerator, step: Step, **requests: bool) -> Cou
     return Counts(*total[:3], {name: value > 0 for name, value in zip(requests, total[3:], strict=True)})
 
 
-def take_step(run, step: Step, counts: Counts) -> Outcome:
+def take_step(run, step: Step, counts: Counts) -> dict[str, float] | None:
     """Forward pass, backward pass and update; neither accumulation nor the number of processes changes the result.
 
     Args:
         run: gives the accelerator, the `Objective`, the optimizer, the `Guide`, the settings and the options.
+
+    Returns:
+        The losses in nats, by name, means over all tokens, sentences or constituents of the step. None if the update
+        was skipped, since losses or gradients were not finite.
     """
     accelerator, settings = run.accelerator, run.settings
-    losses = [loss for loss in LOSSES if loss.is_used(settings)]
-    numbers = {loss.name: max(1, counts.sizes[loss.unit]) for loss in losses}
+    losses, of_unit = [loss for loss in LOSSES if loss.is_used(settings)], sizes(counts.tokens, counts.sentences)
+    numbers = {loss.name: max(1, of_unit[loss.unit]) for loss in losses}
     weights = {loss.name: getattr(settings, loss.weight) for loss in losses}
     totals = torch.zeros(len(losses), device=accelerator.device)
     for number, batch in enumerate(step.batches, start=1):
@@ -102,8 +93,8 @@ def take_step(run, step: Step, counts: Counts) -> Outcome:
         totals += torch.stack([value.detach() for value in sums.values()])
     totals = accelerator.reduce(totals, "sum").tolist()
     means = {name: total / number for (name, number), total in zip(numbers.items(), totals, strict=True)}
-    return Outcome(means, _update(accelerator, run.optimizer, means, run.options.training.max_grad_norm,
-                                  settings.tree_weight))  # fmt: skip
+    max_grad_norm = run.options.training.max_grad_norm
+    return means if _update(accelerator, run.optimizer, means, max_grad_norm, settings.tree_weight) else None
 
 
 def _update(accelerator: Accelerator, optimizer, losses: dict, max_grad_norm: float, tree_weight: float) -> bool:

@@ -36,7 +36,7 @@ def take_one_step(objective, batches, settings, optimizer=None, max_grad_norm=1.
     options = SimpleNamespace(training=TrainingOptions(max_grad_norm=max_grad_norm))
     run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=settings,
                           guide=Guide(None, objective.model), options=options)  # fmt: skip
-    return take_step(run, step, counts).losses
+    return take_step(run, step, counts)
 
 
 def with_bounds(batch):
