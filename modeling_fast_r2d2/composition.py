@@ -9,7 +9,7 @@ from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_fast_r2d2 import FastR2D2Config
-from .cpu_operations import Dropout, apply_linear, is_plain, linear
+from .cpu_operations import apply_linear, is_plain, linear
 
 
 class CompositionLayer(GradientCheckpointingLayer):
@@ -35,8 +35,8 @@ class CompositionLayer(GradientCheckpointingLayer):
         self.intermediate = nn.Linear(size, config.intermediate_size)
         self.output = nn.Linear(config.intermediate_size, size)
         self.activation = ACT2FN[config.hidden_act]
-        self.attention_dropout = Dropout(config.attention_probs_dropout_prob)
-        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     @property
     def linears(self) -> tuple[nn.Module, ...]:

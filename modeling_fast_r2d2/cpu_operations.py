@@ -1,4 +1,4 @@
-"""Linear layers and dropout that are faster on a CPU than torch's. Everywhere else they are torch's own.
+"""Linear layers that are faster on a CPU than torch's. Everywhere else they are torch's own.
 
 torch gives float32 products on a CPU to MKL, which leaves an AMD processor's widest instructions, AVX-512, unused.
 oneDNN, which comes with torch as well, takes about half the time there. On a processor without them, MKL is faster.
@@ -17,8 +17,6 @@ HAS_WIDE_INSTRUCTIONS = torch.backends.cpu.get_cpu_capability() == "AVX512"
 MIN_MULTIPLICATIONS = 1e8
 # ... but reading a weight of this many values takes longer than that, whatever the rows.
 MIN_WEIGHT_VALUES = 2**19
-
-BYTE_VALUES = 2**8  # of the random bytes by which dropout drops
 
 
 def apply_linear(layer: nn.Module, inputs: Tensor, gelu: bool = False) -> Tensor:
@@ -93,47 +91,3 @@ class _Linear(torch.autograd.Function):
             weight_gradient(gradient, inputs) if of_weight else None,
             gradient.sum(0) if of_bias else None,
         )
-
-
-class Dropout(nn.Dropout):
-    """torch's dropout; on a CPU by a mask that takes a tenth of the time.
-
-    There torch draws value by value from a slow distribution, which takes a fifth of a small model's training step.
-    One random byte per value is enough, and torch's generator draws eight bytes at once. A value is dropped if its
-    byte is below a threshold. The threshold is drawn for each call, so that it is ``p * BYTE_VALUES`` on average and
-    each value is dropped with probability ``p``.
-    """
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        if not self.training:
-            return inputs
-        is_usual = inputs.device.type == "cpu" and not self.inplace
-        is_watched = torch.compiler.is_compiling() or is_transformed()
-        if not is_usual or is_watched or not 1 <= self.p * BYTE_VALUES <= BYTE_VALUES - 1:
-            return super().forward(inputs)
-        threshold = int(self.p * BYTE_VALUES + torch.rand(()))
-        return _Masked.apply(inputs, _random_mask(inputs, threshold), 1 / (1 - self.p))
-
-
-def _random_mask(like: Tensor, threshold: int) -> Tensor:
-    """Bytes in the shape of ``like``, each 0 with probability ``threshold / 256`` and else 1.
-
-    This is arithmetic on bytes, since torch is ten times slower with booleans.
-    """
-    words = torch.empty(-(-like.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
-    random = words.view(torch.uint8)[: like.numel()].view(like.shape)
-    return random.clamp_(threshold - 1, threshold).sub_(threshold - 1)
-
-
-class _Masked(torch.autograd.Function):
-    """Inputs times a mask times a number. The backward pass keeps one byte per value."""
-
-    @staticmethod
-    def forward(context: Any, inputs: Tensor, mask: Tensor, scale: float) -> Tensor:
-        context.save_for_backward(mask)
-        context.scale = scale
-        return (inputs * mask).mul_(scale)
-
-    @staticmethod
-    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
-        return _Masked.apply(upstream, *context.saved_tensors, context.scale), None, None

@@ -11,7 +11,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .chart import to_device
 from .configuration_fast_r2d2 import FastR2D2Config
-from .cpu_operations import Dropout
 from .torch_internals import has_hooks
 
 PLACES = "first", "last", "before", "after"  # of tokens: a constituent's first, its last, and those beside it
@@ -37,7 +36,7 @@ class TopDownParser(nn.Module):
         self.embeddings: Any = nn.Embedding(config.vocab_size, config.parser_embedding_size, config.pad_token_id)
         self.backbone = (LSTMBackbone if config.parser_type == "lstm" else TransformerBackbone)(config)
         self.dense = nn.Linear(2 * size, size)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.score = nn.Linear(size, 1)
         if config.confidence_words:  # no parameter, since no loss reaches it
             self.register_buffer("confidence_weight", torch.zeros(len(PLACES), config.parser_embedding_size))
@@ -106,7 +105,7 @@ class LSTMBackbone(nn.Module):
             config.parser_embedding_size, config.parser_hidden_size, layers, batch_first=True, bidirectional=True,
             dropout=config.parser_dropout_prob if layers > 1 else 0.0,
         )  # fmt: skip
-        self.dropout = Dropout(config.parser_dropout_prob)  # between layers, where they are computed one by one
+        self.dropout = nn.Dropout(config.parser_dropout_prob)  # between layers, where they are computed one by one
 
     def forward(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         """
