@@ -34,7 +34,6 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
@@ -52,7 +51,7 @@ from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, hold_folder
 from pretraining.batches import Limits, plan_epoch
-from pretraining.checkpoints import put_in_place, save_model
+from pretraining.checkpoints import last_whole_checkpoint, put_in_place, save_model
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
@@ -230,11 +229,12 @@ def check_folder(folder: Path, is_resuming: bool) -> None:
 def distill(options: DistillationOptions, settings: DistillationArguments, folder: Path) -> None:
     """Train the student's parser, and save the student."""
     if settings.resume_from_checkpoint in ("True", "true"):
-        settings.resume_from_checkpoint = get_last_checkpoint(folder)
+        settings.resume_from_checkpoint = last_whole_checkpoint(folder)
     set_seed(settings.seed)
     source = find_checkpoint(options.student)
     tokenizer = AutoTokenizer.from_pretrained(source)
     student = load_student(source, options.config_overrides)
+    model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)  # which gets the student's parser
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
     pairs = zip(options.teachers, options.methods, strict=True)
     teachers = [make_teacher(name, method, options.bounds_bonus, len(lines)) for name, method in pairs]
@@ -247,7 +247,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     if settings.should_save:
         aside = folder / f".{MODEL}.new"
         shutil.rmtree(aside, ignore_errors=True)
-        save_student(student, tokenizer, source, aside)
+        save_student(student, tokenizer, model, aside)
         put_in_place(aside, folder / MODEL)
         print(f"the model is in {folder / MODEL}")
 
@@ -286,10 +286,10 @@ def make_dataset(lines: list[str], options: DistillationOptions, settings: Train
 
 
 def save_student(
-    student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, source: str, folder: Path
-) -> None:
-    """Save the student's checkpoint with its new parser."""
-    model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)
+    student: FastR2D2ForConstituencyParsing, tokenizer: PreTrainedTokenizerBase, model: FastR2D2ForPreTraining,
+    folder: Path,
+) -> None:  # fmt: skip
+    """Save the student's model with its new parser."""
     model.model.parser = student.parser
     model.config.update({name: value for name, value in vars(student.config).items() if name.startswith("parser_")})
     save_model(model, tokenizer, folder)

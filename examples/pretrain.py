@@ -177,8 +177,11 @@ def write_model(run: Run, unigram: dict[str, float]) -> Path:
     (aside / "README.md").write_text(card, encoding="utf-8")
     put_in_place(aside, final)
     if output.push_to_hub:
-        HfApi().create_repo(output.hub_model_id, exist_ok=True)
-        run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=output.hub_model_id, folder_path=final)}")
+        try:
+            HfApi().create_repo(output.hub_model_id, exist_ok=True)
+            run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=output.hub_model_id, folder_path=final)}")
+        except Exception as error:  # whatever a network raises
+            raise OSError(f"the model in {final} was not uploaded ({error}); the same command does it") from error
     return final
 
 

@@ -25,11 +25,11 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from modeling_fast_r2d2 import FastR2D2Model
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
 from modeling_fast_r2d2.text_files import hold_folder
+from pretraining.checkpoints import last_whole_checkpoint
 from pretraining.corpus import read_texts
 from pretraining.options import DataOptions
 
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     config = peer_config(size, options.num_hidden_layers, tokenizer, options.max_length)
     with hold_folder(Path(settings.output_dir)):
         if settings.resume_from_checkpoint in ("True", "true"):
-            settings.resume_from_checkpoint = get_last_checkpoint(settings.output_dir)
+            settings.resume_from_checkpoint = last_whole_checkpoint(Path(settings.output_dir))
         trainer = make_trainer(config, tokenizer, options, settings)
         print(f"{num_parameters(config):,} parameters, {size:,} in the other model; hidden size {config.hidden_size}")
         trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)

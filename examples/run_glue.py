@@ -17,7 +17,6 @@ from pathlib import Path
 
 from huggingface_hub import HfApi
 from transformers import HfArgumentParser
-from transformers.trainer_utils import get_last_checkpoint
 
 from glue.data import read_task
 from glue.options import FineTuningArguments, GlueOptions
@@ -25,6 +24,7 @@ from glue.report import collect_results, model_card, table
 from glue.tasks import Task, find_task
 from glue.training import make_trainer
 from modeling_fast_r2d2.text_files import hold_folder, write_text
+from pretraining.checkpoints import last_whole_checkpoint
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -48,8 +48,7 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
     """Train and evaluate one task; write its model and its results to a folder of its own."""
     settings.output_dir = str(Path(settings.output_dir) / task.name)
     if settings.resume_from_checkpoint in ("True", "true"):
-        folder = Path(settings.output_dir)
-        settings.resume_from_checkpoint = get_last_checkpoint(folder) if folder.is_dir() else None
+        settings.resume_from_checkpoint = last_whole_checkpoint(Path(settings.output_dir))
     with settings.main_process_first(desc="reading the task"):
         data = read_task(task, options.data)
     trainer = make_trainer(task, data, options, settings)

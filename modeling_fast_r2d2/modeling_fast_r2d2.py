@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, PreTrainedConfig
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils import logging
 from transformers.utils.generic import can_return_tuple
@@ -448,12 +449,22 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
 class FastR2D2Classifier(FastR2D2WithLanguageModel):
     """The base of both classifiers, with the fine-tuning objective of the paper's Section 3.3."""
 
+    _auto_class = "AutoModelForSequenceClassification"  # which loads a saved classifier as what it is
     sentences_per_row = 1
 
     def __init__(self, config: FastR2D2Config):
         super().__init__(config)
         self.classifier = ClassificationHead(config)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **options: Any) -> Any:
+        """As in transformers. Of remote code it registers the class that it loads, and then takes it for all folders of
+        this code; with both registered, it takes the one that a folder's `architectures` names."""
+        if isinstance(config := options.get("config"), PreTrainedConfig):
+            both = FastR2D2ForSequenceClassification, FastR2D2ForPairClassification
+            AutoModelForSequenceClassification.register(type(config), both, exist_ok=True)
+        return super().from_pretrained(*args, **options)
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
         """The inputs of `forward` with one row per sentence."""
@@ -562,8 +573,6 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
 class FastR2D2ForSequenceClassification(FastR2D2Classifier):
     """Sentence classification or regression on the root vector (paper, Section 3.3)."""
 
-    _auto_class = "AutoModelForSequenceClassification"
-
 
 class FastR2D2ForPairClassification(FastR2D2Classifier):
     """Classification of sentence pairs: both roots and ``[PAIR]`` through the decoder (paper, Section 4.2).
@@ -575,7 +584,6 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
     0 on the first sentence and 1 on the second, and no ``atom_spans``.
     """
 
-    _auto_class = "AutoModelForSequenceClassification"  # which loads a saved pair model as this class
     sentences_per_row = 2
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:

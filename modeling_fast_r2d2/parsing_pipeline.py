@@ -61,10 +61,10 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def __call__(self, inputs: Any, *args: Any, batch_tokens: int | None = None, **kwargs: Any) -> Any:
         batch_tokens = self._batch_tokens if batch_tokens is None else batch_tokens
-        is_column = isinstance(inputs, Sequence) and not isinstance(inputs, str) or hasattr(inputs, "tolist")
-        if not is_column:
+        is_column = isinstance(inputs, Sequence) or hasattr(inputs, "tolist")
+        if isinstance(inputs, str) or not is_column:
             return super().__call__(inputs, *args, **kwargs)
-        sentences = self._reader.read(list(inputs))
+        sentences = self._reader.read(inputs)
         batch_size = kwargs.pop("batch_size", self._batch_size)
         if batch_tokens is None and batch_size is None:
             batch_tokens = DEFAULT_BATCH_TOKENS

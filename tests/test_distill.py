@@ -109,9 +109,9 @@ def test_only_the_parser_may_be_another():
 @pytest.mark.parametrize("overrides", [None, "parser_hidden_size=8"])
 def test_a_student_is_saved_with_its_parser_and_the_given_encoder(overrides, tmp_path):
     source = bundled_checkpoint()
-    student = distill.load_student(source, overrides)
+    student, model = distill.load_student(source, overrides), FastR2D2ForPreTraining.from_pretrained(source)
     torch.nn.init.constant_(student.parser.score.bias, 3.0)
-    distill.save_student(student, AutoTokenizer.from_pretrained(source), source, tmp_path)
+    distill.save_student(student, AutoTokenizer.from_pretrained(source), model, tmp_path)
     saved, given = load_file(tmp_path / "model.safetensors"), load_file(f"{source}/model.safetensors")
     assert saved["model.parser.score.bias"].item() == 3.0 and saved.keys() == given.keys()
     assert all(torch.equal(saved[name], given[name]) for name in given if "parser" not in name)

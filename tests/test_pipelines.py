@@ -97,6 +97,7 @@ def test_columns_of_tables_are_lists(parse):
     expected = [result["brackets"] for result in parse(SENTENCES)]
     for column in (tuple(SENTENCES), np.array(SENTENCES), Dataset.from_dict({"text": SENTENCES})["text"]):
         assert [result["brackets"] for result in parse(column)] == expected
+    assert [parse(text)["brackets"] for text in np.array(SENTENCES)] == expected  # each is a string of numpy's
 
 
 def test_a_list_is_read_once(parse, monkeypatch):
@@ -134,6 +135,9 @@ def test_batches_by_tokens_give_the_same_trees_in_order(parse, options, sizes):
 def test_what_is_no_sentence_is_refused(parse):
     with pytest.raises(ValueError, match="row 1: a text must be a string, got 3"):
         parse(["a", 3])
+    for given in (b"a cat", np.array("a cat")):
+        with pytest.raises(ValueError, match="sentences must be a list of sentences, got one"):
+            parse(given)
     with pytest.raises(ValueError, match="unknown arguments window"):
         parse("a cat", window=3)
     with pytest.raises(ValueError, match="method must be one of parser, chart, minimum_risk, heuristic, got 'forced'"):

@@ -14,6 +14,7 @@ from transformers import (
 from modeling_fast_r2d2 import (
     FastR2D2Config,
     FastR2D2ForConstituencyParsing,
+    FastR2D2ForPairClassification,
     FastR2D2ForPreTraining,
     FastR2D2ForSequenceClassification,
     FastR2D2Model,
@@ -119,3 +120,22 @@ def test_a_checkpoint_folder_brings_its_code_to_a_process_without_the_package(
     expected = tiny_model.model(torch.tensor([[30, 31, 32, 33, 34]])).pooler_output
     for vectors in run_without_the_package(CLEAN_PROCESS, tmp_path / "checkpoint"):
         torch.testing.assert_close(torch.tensor(vectors), expected)
+
+
+BOTH_CLASSIFIERS = """
+import json, transformers
+load = transformers.AutoModelForSequenceClassification.from_pretrained
+print(json.dumps([type(load(folder, trust_remote_code=True)).__name__ for folder in sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize("is_pair_first", [False, True])
+def test_both_classifiers_load_in_one_process_without_the_package(
+    is_pair_first, tiny_config, tmp_path, run_without_the_package
+):
+    """From folders of one name, as of several tasks; transformers takes these for one module of code."""
+    classes = [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification][:: -1 if is_pair_first else 1]
+    folders = [tmp_path / model_class.__name__ / "model" for model_class in classes]
+    for model_class, folder in zip(classes, folders, strict=True):
+        model_class(tiny_config).save_pretrained(folder)
+    assert run_without_the_package(BOTH_CLASSIFIERS, *folders) == [model_class.__name__ for model_class in classes]

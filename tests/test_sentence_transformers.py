@@ -107,6 +107,18 @@ def test_a_folder_runs_where_the_package_is_not_installed(folder, tmp_path, run_
     assert_equal(again.encode(TEXTS, normalize_embeddings=True), expected(folder))
 
 
+def test_an_adapter_reloads_with_the_same_vectors(tmp_path):
+    """Its folder has no configuration of the model, which sets punctuation aside."""
+    peft = pytest.importorskip("peft")
+    embedder = SentenceTransformer(bundled_checkpoint(), device="cpu")
+    modules = ["query_key_value", "output"]
+    embedder.add_adapter(
+        peft.LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=modules, init_lora_weights=False)
+    )
+    embedder.eval().save_pretrained(str(tmp_path))
+    assert_equal(SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS), embedder.encode(TEXTS))
+
+
 @pytest.mark.slow
 def test_training_changes_the_vectors_and_reloads(folder, tmp_path):
     embedder = SentenceTransformer(str(folder), device="cpu")

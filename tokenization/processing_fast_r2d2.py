@@ -51,7 +51,7 @@ class FastR2D2Processor(ProcessorMixin):
         )
         processor.is_described = found is not None
         config, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **options)
-        processor.punctuation = config.get("punctuation", "keep")
+        processor.punctuation = config.get("punctuation", processor.punctuation)  # an adapter's folder has no config
         return processor
 
     def __call__(  # type: ignore[override]  # texts only
@@ -143,9 +143,9 @@ class FastR2D2Processor(ProcessorMixin):
         return confidences(evidence, len(tree.spans), Calibration.of(config), word_odds)
 
     def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As in transformers, without what `from_pretrained` reads from the model's folder."""
+        """As in transformers, without what `from_pretrained` sees in the folder."""
         fields = super().to_dict(*args, **kwargs)
-        return {name: value for name, value in fields.items() if name not in ("is_described", "punctuation")}
+        return {name: value for name, value in fields.items() if name != "is_described"}
 
 
 def _checked_pair(pair: Any) -> Any:

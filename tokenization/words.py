@@ -27,7 +27,8 @@ def checked_sentences(sentences: Iterable[Any], is_split_into_words: bool = Fals
         ValueError: naming the row, from 0, if it is no string (or no list of strings), or if it has a lone surrogate,
             which no UTF-8 text has; and if ``sentences`` is a single string, a table or no collection.
     """
-    if isinstance(sentences, str | bytes | Mapping) or not isinstance(sentences, Iterable):
+    is_one = isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) == 0
+    if is_one or not isinstance(sentences, Iterable):
         raise ValueError(f"sentences must be a list of sentences, got one {type(sentences).__name__}; put it in a list")
     if hasattr(sentences, "columns"):  # a table, such as a DataFrame, would give the names of its columns
         raise ValueError(f"sentences must be a list of sentences, got a {type(sentences).__name__}; give one column")

@@ -168,16 +168,16 @@ class StreamedEpochs:
         """Yield the steps of an epoch, each with the position after it, from a position in that epoch on."""
         at = position or {"pool": 0, "step": 0, "texts": self.beginning}
         self.texts.load_state_dict(at["texts"])
-        lines, spare = iter(self.texts), [{"input_ids": [0]}]
+        lines = iter(self.texts)
         for sentences, num_too_long in self._pools(lines):
             for number, parts in enumerate(self._plan(sentences, epoch, at["pool"]), start=1):
                 if number > at["step"]:
                     left_out = num_too_long if number == 1 else 0
                     yield make_step(parts, self.collate, left_out), {**at, "step": number}
-            spare = sentences[:1]
             at = {"pool": at["pool"] + 1, "step": 0, "texts": copy.deepcopy(self.texts.state_dict())}
         while True:
-            yield idle_step(spare, self.collate), at
+            # One sentence for all, wherever a run is resumed, since it draws noise.
+            yield idle_step([{"input_ids": [0]}], self.collate), at
 
     def _pools(self, lines: Iterator[dict]) -> Iterator[tuple[list[dict], int]]:
         """Yield sentences that are shuffled together, and how many were left out between them. No line is read before a

@@ -150,6 +150,12 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
+def last_whole_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint of a `Trainer` that has all its files; its state is written last. None if there is none."""
+    whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2]))) if whole else None
+
+
 def write_state(run, folder: Path) -> None:
     """Write a process's own state; the main process also writes the model, for `from_pretrained`, and the rest."""
     accelerator, random = run.accelerator, {"cpu": torch.get_rng_state()}

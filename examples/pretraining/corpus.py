@@ -131,6 +131,9 @@ def _read_dataset(source: str, data: DataOptions) -> Dataset | IterableDataset:
     columns = dataset.column_names or list(next(iter(dataset), {}))
     if data.text_column not in columns:
         raise ValueError(f"{source!r} has no column {data.text_column!r} but {', '.join(columns)}; give --text_column")
+    kind = (dataset.features or {}).get(data.text_column)
+    if kind is not None and getattr(kind, "dtype", None) not in ("string", "large_string", "null"):
+        raise ValueError(f"the column {data.text_column!r} of {source!r} has no texts ({kind}); give --text_column")
     texts = dataset.select_columns([data.text_column]).rename_columns(
         {data.text_column: "text"} if data.text_column != "text" else {}
     )

@@ -103,8 +103,8 @@ def count_step(run: Run, losses: dict[str, float] | None, counts: Counts, second
     if progress.skipped_in_a_row == MAX_SKIPPED_STEPS:
         raise FloatingPointError(
             f"losses or gradients were not finite in {MAX_SKIPPED_STEPS} steps in a row, up to step {progress.step}. "
-            f"The last good checkpoint is untouched, in {run.checkpoints.folder}. Lower learning rates may help, or "
-            "float32 instead of half precision"
+            f"Checkpoints from before, if there are any, are untouched, in {run.checkpoints.folder}. Lower learning "
+            "rates may help, or float32 instead of half precision"
         )
 
 

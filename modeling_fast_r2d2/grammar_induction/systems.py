@@ -74,6 +74,8 @@ def without_punctuation(
         written: the gold tree with its punctuation.
         punctuation_tags: as for `LabelledTree.are_punctuation`.
     """
+    if not written.num_leaves:  # the model read an unknown word
+        return written
     are_removed = written.are_punctuation(punctuation_tags)
     of_leaves = are_removed if tree.word_ids is None else [are_removed[word] for word in tree.word_ids]
     kept = tree.without(of_leaves)

@@ -69,7 +69,7 @@ def _tiger_sentence(sentence: ElementTree.Element, place: str) -> LabelledTree:
 
 def read_export(path: str | Path) -> Iterator[LabelledTree]:
     """Sentences of a file in NEGRA's export format, 3 or 4."""
-    columns, place = 5, str(path)
+    columns, place, is_inside = 5, str(path), False
     words: list[tuple[str, Node]] = []
     nodes: dict[str, Node] = {}
     for number, line in enumerate(read_lines(path), start=1):
@@ -77,16 +77,21 @@ def read_export(path: str | Path) -> Iterator[LabelledTree]:
         if line.startswith("#FORMAT "):
             columns = 6 if fields[1:] == ["4"] else 5  # the lemma comes second
         elif line.startswith("#BOS "):
-            words, nodes, place = [], {}, f"{path}, line {number}"
+            words, nodes, place, is_inside = [], {}, f"{path}, line {number}", True
         elif line.startswith("#EOS "):
             yield tree_of_nodes(words, nodes, place)
-        elif len(fields) >= columns and not line.startswith("%%"):
+            is_inside = False
+        elif is_inside and fields and not line.startswith("%%"):
+            if len(fields) < columns:
+                raise ValueError(f"{path}, line {number}: a word or constituent has {columns} columns: {line!r:.80}")
             tag, _, _, parent = fields[columns - 4 : columns]
             node = Node(tag, ROOT if parent == "0" else f"#{parent}")
             if re.fullmatch(r"#\d{3}", fields[0]):
                 nodes[fields[0]] = node
             else:
                 words.append((fields[0], node))
+    if is_inside:
+        raise ValueError(f"{place}: the sentence has no end, so the file is cut")
 
 
 def read_conllu(path: str | Path) -> Iterator[LabelledTree]:
@@ -104,6 +109,8 @@ def read_conllu(path: str | Path) -> Iterator[LabelledTree]:
             if rows:
                 yield _conllu_sentence(rows, f"{path}, line {start}")
             rows, start = [], number + 1
+        elif not line.startswith("#") and not re.match(r"\d+[-.]\d+\t", line):
+            raise ValueError(f"{path}, line {number}: no line of CoNLL-U, with tabs between columns: {line!r:.80}")
 
 
 def _conllu_sentence(rows: list[list[str]], place: str) -> LabelledTree:

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.lines import chunks
-from tokenization_fast_r2d2.words import words_of_texts
+from tokenization_fast_r2d2.words import check_text, words_of_texts
 
 from ..text_files import disk_errors, write_aside
 from .tree_parser import TreeParser
@@ -156,7 +156,8 @@ class PhraseIndex:
 
 
 def vector_of(parser: TreeParser, phrase: str) -> np.ndarray:
-    """``(hidden_size,)`` float32: the vector of a phrase. Raises ValueError for a text without words."""
+    """``(hidden_size,)`` float32: the vector of a phrase. Raises ValueError for what is no text, or has no words."""
+    check_text(phrase, "a phrase")
     [spans] = words_of_texts(parser.tokenizer, [phrase])
     if all(are_marks([phrase[start:end] for start, end in spans])):
         raise ValueError(f"{phrase!r} has no words")

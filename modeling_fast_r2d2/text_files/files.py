@@ -46,11 +46,11 @@ def write_text(target: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Where PyTorch and safetensors save into a folder: turn their errors for a full disk into an `OSError`."""
+    """Where PyTorch and safetensors save into a folder: turn their errors, as for a full disk, into an `OSError`."""
     try:
         yield
     except (RuntimeError, SafetensorError) as error:
-        raise OSError(f"{folder} could not be written ({error}); is the disk full?") from error
+        raise OSError(f"{folder} could not be written ({error}); is the disk full, or the folder protected?") from error
 
 
 def checksum(path: Path) -> str:

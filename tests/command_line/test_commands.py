@@ -265,7 +265,10 @@ def test_checkpoints_of_other_tokenizers_are_scored_over_pieces_by_words(gold, t
     (["neighbours", "a", "--file", "nothing.txt"], "--file nothing.txt is no file"),
     (["neighbours", "a", "--file", "{gold}", "--index", "nowhere/a.phrases"],
      "must be a file, in a folder that exists"),
+    (["neighbours", "a\udcff", "--file", "{gold}"], "a lone surrogate"),
+    (["parse", "a", "--device", "meta"], "--device meta is not available"),
     (["report", "{gold}", "--output", "."], "--output . is a folder; give a file"),
+    (["report", "{gold}", "--output", "{gold}"], "is a file that is read; give another one"),
     (["report", "{gold}", "--predicted", "{null}"], "'null' is predicted for 'The'"),
     (["report", "{gold}", "--predicted", "{broken}"], "broken.txt, line 1: not a bracketed tree: unclosed brackets: 1"),
 ])  # fmt: skip
@@ -316,6 +319,18 @@ def test_trees_that_are_bad_only_with_punctuation_are_skipped_in_both_forms(tmp_
     main([*arguments, "--as_written", "--skip_bad"])
     assert "right" in capsys.readouterr().out
     assert "line 2: a constituent has no label" in error_of(*arguments, "--as_written")
+
+
+def test_a_tree_of_notes_alone_is_no_sentence_with_punctuation_either(tmp_path, capsys):
+    (tmp_path / "gold.mrg").write_text("(S (NP (DT a) (NN cat)) (VP (VBD sat) (RP down)))\n(CODE <P_1>)\n")
+    for more in ([], ["--as_written"]):
+        main(["evaluate", str(tmp_path / "gold.mrg"), "--systems", "parser", *more])
+        assert "parser" in capsys.readouterr().out
+
+
+def test_an_evaluation_that_fails_leaves_no_folder(tmp_path, error_of):
+    assert "nothing.mrg" in error_of("evaluate", tmp_path / "nothing.mrg", "--output", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 STORY = "It rains.\nDr. Smith doesn't care. He\r\nreads on!\n\n  \nThe end\n"

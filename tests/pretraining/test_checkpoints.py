@@ -3,7 +3,7 @@ import math
 import pytest
 from accelerate import Accelerator
 
-from pretraining.checkpoints import Checkpoints, best_step, find_damage
+from pretraining.checkpoints import Checkpoints, best_step, find_damage, last_whole_checkpoint
 from pretraining.data import check_run_folder, make_run_folder, read_tokenizer
 
 
@@ -152,3 +152,12 @@ def test_a_folder_that_was_being_made_can_be_made(tmp_path, tokenizer):
     assert read_tokenizer(tmp_path) is None
     make_run_folder(tmp_path, {"seed": 0}, tokenizer)
     assert read_tokenizer(tmp_path) is not None
+
+
+def test_a_trainers_checkpoint_that_was_cut_is_passed_over(tmp_path):
+    assert last_whole_checkpoint(tmp_path / "missing") is None
+    for number in (5, 10, 9):
+        (tmp_path / f"checkpoint-{number}").mkdir()
+        if number != 10:
+            (tmp_path / f"checkpoint-{number}" / "trainer_state.json").touch()
+    assert last_whole_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")

@@ -45,6 +45,9 @@ def test_a_saved_dataset_is_read_by_split_and_column(tmp_path, streaming):
     assert lines([tmp_path / "saved"], text_column="body", streaming=streaming) == ["a b", "c"]
     with pytest.raises(ValueError, match="no column 'text' but body; give --text_column"):
         lines([tmp_path / "saved"], streaming=streaming)
+    Dataset.from_dict({"id": [1, 2]}).save_to_disk(tmp_path / "numbers")
+    with pytest.raises(ValueError, match="the column 'id' of .* has no texts"):
+        lines([tmp_path / "numbers"], text_column="id", streaming=streaming)
     with pytest.raises(ValueError, match="split 'test'"):
         lines([tmp_path / "saved"], corpus_split="test", streaming=streaming)
 

@@ -69,6 +69,8 @@ def test_a_process_without_lines_is_idle_but_takes_part():
     texts = IterableDataset.from_generator(lines, gen_kwargs={"files": []})
     epochs = StreamedEpochs(texts, encode, 0, Limits(), ProcessShare(), collate, 10)
     step, _ = next(epochs.steps(0))
+    later, _ = next(itertools.islice(make().steps(0), len(until_idle(make().steps(0))), None))
+    assert numbers([(later, None)]) == numbers([(step, None)])  # it draws as much noise, wherever a run goes on
     assert (step.num_tokens, step.num_sentences, len(step.batches)) == (0, 0, 1)
 
 

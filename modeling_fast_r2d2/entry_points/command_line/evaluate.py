@@ -48,7 +48,6 @@ def run(options: argparse.Namespace) -> None:
     check_comparison(options)
     if options.output:
         check_can_be_folder(options.output)
-        (options.output / "trees").mkdir(parents=True, exist_ok=True)
     if options.systems is None:
         options.systems = [] if options.predicted else [name for name in SYSTEMS if name != "heuristic"]
     from . import scoring  # the library, which takes seconds to import

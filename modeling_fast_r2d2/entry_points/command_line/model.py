@@ -32,7 +32,7 @@ def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeP
 def check_device(name: str) -> None:
     """Raise ValueError if there is no such device."""
     try:
-        torch.empty(0, device=name)
+        torch.zeros(1, device=name).item()  # meta has no values
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"--device {name} is not available: {str(error).splitlines()[0]}") from error
 

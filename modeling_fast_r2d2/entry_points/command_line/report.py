@@ -38,6 +38,8 @@ def run(options: argparse.Namespace) -> None:
     check_comparison(options)
     if options.output.is_dir():
         raise ValueError(f"--output {options.output} is a folder; give a file")
+    if options.output.resolve() in {path.resolve() for path in [*options.gold, options.predicted] if path}:
+        raise ValueError(f"--output {options.output} is a file that is read; give another one")
     from transformers.utils import logging  # this and the library take seconds to import
 
     from modeling_fast_r2d2.pictures import write_report

@@ -141,6 +141,7 @@ def _stem(name: str) -> str:
 def _write_trees(predictions: list[tuple[str, list[list[LabelledTree]]]], folder: Path) -> None:
     """Write one file per run, with one more ``_`` where that of another one has its name. Other files in the folder
     stay."""
+    folder.mkdir(exist_ok=True)
     written: set[str] = set()
     for name, runs in predictions:
         for number, trees in enumerate(runs):

@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -145,9 +146,14 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _claim(folder: Path, settings: dict[str, Any]) -> None:
-    """Record the settings in the folder, or raise a ValueError if an earlier run recorded other settings."""
+    """Record the settings in the folder, or raise a ValueError if an earlier run finished shards with other settings,
+    or if files that are no run's have the names of shards."""
     record = folder / "settings.json"
-    if not record.exists():
+    own = [path.name for path in folder.iterdir() if re.fullmatch(r"\d{6}\.(txt|jsonl|safetensors)", path.name)]
+    if own and not record.exists():
+        raise ValueError(f"{folder} has {min(own)} and no settings.json, so it is no folder of shards; choose another "
+                         "--output")  # fmt: skip
+    if not any(folder.glob("*.manifest.json")):
         write_text(record, json.dumps(settings, indent=2) + "\n")  # all processes of a run write the same
     earlier = read_record(record)
     differing = [name for name in settings if earlier.get(name) != settings[name]]
