@@ -114,7 +114,8 @@ def test_adapters_train_merge_and_come_back(task_type, target_modules, tiny_conf
     peft = pytest.importorskip("peft")
     base = HEADS[task_type](tiny_config)
     base.save_pretrained(tmp_path / "base")
-    model = peft.get_peft_model(base, peft.LoraConfig(task_type=task_type, target_modules=target_modules, r=2))
+    config = peft.LoraConfig(task_type=task_type, target_modules=target_modules, r=2, init_lora_weights=False)
+    model = peft.get_peft_model(base, config)
     before = result_of(model, a_batch)
     train(model, task_type, a_batch)
     after = result_of(model, a_batch)
@@ -124,7 +125,7 @@ def test_adapters_train_merge_and_come_back(task_type, target_modules, tiny_conf
     loaded = peft.PeftModel.from_pretrained(again, tmp_path / "adapter")
     torch.testing.assert_close(result_of(loaded, a_batch), after)
     merged = model.merge_and_unload()
-    torch.testing.assert_close(result_of(merged, a_batch), after, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(result_of(merged, a_batch), after, rtol=1e-4, atol=1e-4)
     merged.save_pretrained(tmp_path / "merged")
     reloaded = HEADS[task_type].from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(result_of(reloaded, a_batch), result_of(merged, a_batch), rtol=1e-6, atol=1e-6)
@@ -132,7 +133,7 @@ def test_adapters_train_merge_and_come_back(task_type, target_modules, tiny_conf
 
 def result_of(model, batch) -> torch.Tensor:
     with torch.no_grad():
-        output = model.eval()(**batch)
+        output = model.eval()(**batch, encoding="chart")
     return output.logits if "logits" in output else output.pooler_output
 
 
