@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from transformers import AutoConfig
 
 import modeling_fast_r2d2
+from fast_r2d2_entry_points.command_line.options import check_can_be_folder
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
 from modeling_fast_r2d2.embedding import in_batches
 from modeling_fast_r2d2.grammar_induction import LabelledTree, read_treebank
@@ -211,6 +212,8 @@ def main(arguments: list[str] | None = None) -> None:
     command.add_argument("--checkpoint", default="fast-r2d2-tiny", help="folder, Hub name or bundled name")
     command.add_argument("--output", type=Path, help="folder for confidence.svg and model/")
     options = command.parse_args(arguments)
+    if options.output:
+        check_can_be_folder(options.output)
     gold = read_treebank(options.treebank)
     fitted, others = ([tree for tree in half if tree.num_leaves > 2] for half in (gold[::2], gold[1::2]))
     if not (fitted and others):

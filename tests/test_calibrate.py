@@ -74,6 +74,8 @@ def test_the_script_prints_and_writes_what_it_found(treebank, tmp_path, capsys):
     del wanted["model.parser.confidence_weight"], saved["model.parser.confidence_weight"]
     assert saved.keys() == wanted.keys() and all(torch.equal(saved[name], wanted[name]) for name in wanted)
     assert "<svg" in (tmp_path / "out" / "confidence.svg").read_text()
+    with pytest.raises(ValueError, match="is a file; give a folder"):
+        calibrate.main([str(treebank), "--output", str(treebank)])
     treebank.write_text("(S (NN a) (NN b))\n" * 2)
     with pytest.raises(SystemExit, match="trees of three or more words"):
         calibrate.main([str(treebank)])
