@@ -194,7 +194,7 @@ def sentences_to_parse(
     if is_split_into_words and word_offsets is not None:
         _check_offsets(word_offsets, sentences)
     if is_split_into_words:
-        given, offsets = sentences, word_offsets or [_joined(words) for words in sentences]
+        given, offsets = sentences, [_joined(words) for words in sentences] if word_offsets is None else word_offsets
         encoded = tokenize_all_words(tokenizer, given, max_length)
     else:
         texts = [str(text) for text in sentences]

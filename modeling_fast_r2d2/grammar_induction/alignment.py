@@ -65,10 +65,10 @@ def _words_of_leaves(tree: LabelledTree, gold: LabelledTree) -> list[int]:
             if leaf is not None:
                 spelled += _spelling_of_leaf(leaf, is_first=not spelled)
             if leaf is None or not any(form.startswith(spelled) for form in wanted):
-                raise _other_words(tree, gold, word, leaf)
+                raise _other_words(tree, gold, _difference(gold, word, leaf))
             word_ids.append(word)
     if len(word_ids) < tree.num_leaves:
-        raise _other_words(tree, gold, gold.num_leaves, tree.words[len(word_ids)])
+        raise _other_words(tree, gold, _difference(gold, gold.num_leaves, tree.words[len(word_ids)]))
     return word_ids
 
 
@@ -77,7 +77,7 @@ def _words_of_leaves_with_unknown(tree: LabelledTree, gold: LabelledTree) -> lis
     parts = [None if leaf.lower() in UNKNOWN else _spelling_of_leaf(leaf, False) for leaf in tree.words]
     word_ids = words_of_parts(list(map(spelling, gold.words)), parts)
     if word_ids is None:
-        raise _other_words(tree, gold, 0, tree.words[0])
+        raise _other_words(tree, gold, "between its unknown leaves it spells others")
     return word_ids
 
 
@@ -128,10 +128,13 @@ def _spelling_of_leaf(leaf: str, is_first: bool) -> str:
     return spelling(leaf[2:] if is_continued else leaf)
 
 
-def _other_words(tree: LabelledTree, gold: LabelledTree, word: int, leaf: str | None) -> ValueError:
+def _difference(gold: LabelledTree, word: int, leaf: str | None) -> str:
     expected = repr(gold.words[word]) if word < gold.num_leaves else "the end"
-    problem = f"{'the end' if leaf is None else repr(leaf)} is predicted for {expected}"
+    return f"at word {word + 1}, {'the end' if leaf is None else repr(leaf)} is predicted for {expected}"
+
+
+def _other_words(tree: LabelledTree, gold: LabelledTree, problem: str) -> ValueError:
     return ValueError(
         f"{tree.place or 'a predicted tree'} and {gold.place or 'its gold tree'} have different words: "
-        f"at word {word + 1}, {problem}; parse the gold sentences themselves, read with the same preprocessing"
+        f"{problem}; parse the gold sentences themselves, read with the same preprocessing"
     )

@@ -130,7 +130,7 @@ def read_predicted_tree(line: str, has_labels: bool, place: str) -> LabelledTree
     """Read one line of a parser's output: brackets, a single word, nothing, or a line of ``fast-r2d2 parse --format
     jsonl``. The arguments and errors are those of `parse_brackets`."""
     line = line.strip()
-    if line.startswith("{"):
+    if line.startswith("{") and line != "{":  # a word of its own
         return _read_json(line, place)
     if not line:
         return LabelledTree((), (), (), (), place)
