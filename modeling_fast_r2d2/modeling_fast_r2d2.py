@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, PreTrainedConfig
+from transformers import AutoModelForSequenceClassification
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.utils import logging
 from transformers.utils.generic import can_return_tuple
@@ -456,15 +456,11 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         super().__init__(config)
         self.classifier = ClassificationHead(config)
         self.post_init()
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, **options: Any) -> Any:
-        """As in transformers. Of remote code it registers the class that it loads, and then takes it for all folders of
-        this code; with both registered, it takes the one that a folder's `architectures` names."""
-        if isinstance(config := options.get("config"), PreTrainedConfig):
+        if __name__.startswith("transformers_modules."):
+            # Of remote code, transformers registers the class that it loads, and then takes it for all folders of this
+            # code; with both registered, it takes the one that a folder's `architectures` names.
             both = FastR2D2ForSequenceClassification, FastR2D2ForPairClassification
             AutoModelForSequenceClassification.register(type(config), both, exist_ok=True)
-        return super().from_pretrained(*args, **options)
 
     def by_sentence(self, inputs: dict[str, Tensor], token_type_ids: Tensor | None) -> dict[str, Tensor]:
         """The inputs of `forward` with one row per sentence."""

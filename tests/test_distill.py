@@ -10,7 +10,12 @@ from transformers import AutoTokenizer
 
 import distill
 from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
-from modeling_fast_r2d2 import BinaryTree, FastR2D2ForPreTraining, bundled_checkpoint
+from modeling_fast_r2d2 import (
+    BinaryTree,
+    FastR2D2ForConstituencyParsing,
+    FastR2D2ForPreTraining,
+    bundled_checkpoint,
+)
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
@@ -104,6 +109,16 @@ def test_only_the_parser_may_be_another():
     given, smaller = (distill.load_student(source, overrides) for overrides in (None, "parser_hidden_size=8"))
     assert torch.equal(same.parser.score.weight, given.parser.score.weight)
     assert same.config.parser_dropout_prob == 0.5 and smaller.parser.score.in_features == 8
+
+
+def test_a_student_without_an_encoder_is_refused_before_the_work(tmp_path):
+    FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint()).save_pretrained(tmp_path / "parser")
+    AutoTokenizer.from_pretrained(bundled_checkpoint()).save_pretrained(tmp_path / "parser")
+    (tmp_path / "lines.txt").write_text("the old man\n")
+    options = ["--student", str(tmp_path / "parser"), "--teachers", "fast-r2d2-tiny", "--use_cpu"]
+    with pytest.raises(ValueError, match="lacks .* weights of a FastR2D2ForPreTraining"):
+        distill.main([*options, "--corpus", str(tmp_path / "lines.txt"), "--output_dir", str(tmp_path / "out")])
+    assert not list((tmp_path / "out").glob("checkpoint-*"))
 
 
 @pytest.mark.parametrize("overrides", [None, "parser_hidden_size=8"])

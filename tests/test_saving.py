@@ -124,7 +124,10 @@ def test_a_checkpoint_folder_brings_its_code_to_a_process_without_the_package(
 
 BOTH_CLASSIFIERS = """
 import json, transformers
-load = transformers.AutoModelForSequenceClassification.from_pretrained
+auto = transformers.AutoModelForSequenceClassification
+load = auto.from_pretrained
+config = transformers.AutoConfig.from_pretrained(sys.argv[-1], trust_remote_code=True)
+auto.from_config(config, trust_remote_code=True)
 print(json.dumps([type(load(folder, trust_remote_code=True)).__name__ for folder in sys.argv[1:]]))
 """
 

@@ -152,8 +152,9 @@ def _flush(path: Path) -> None:
 
 def last_whole_checkpoint(folder: Path) -> str | None:
     """The newest checkpoint of a `Trainer` that has all its files; its state is written last. None if there is none."""
-    whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
-    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2]))) if whole else None
+    whole = [path.parent.name for path in folder.glob("checkpoint-*/trainer_state.json")]
+    numbers = [int(name.removeprefix("checkpoint-")) for name in whole if re.fullmatch(r"checkpoint-\d+", name)]
+    return str(folder / f"checkpoint-{max(numbers)}") if numbers else None
 
 
 def write_state(run, folder: Path) -> None:

@@ -132,7 +132,7 @@ def _read_dataset(source: str, data: DataOptions) -> Dataset | IterableDataset:
     if data.text_column not in columns:
         raise ValueError(f"{source!r} has no column {data.text_column!r} but {', '.join(columns)}; give --text_column")
     kind = (dataset.features or {}).get(data.text_column)
-    if kind is not None and getattr(kind, "dtype", None) not in ("string", "large_string", "null"):
+    if kind is not None and getattr(kind, "dtype", None) not in ("string", "large_string", "string_view", "null"):
         raise ValueError(f"the column {data.text_column!r} of {source!r} has no texts ({kind}); give --text_column")
     texts = dataset.select_columns([data.text_column]).rename_columns(
         {data.text_column: "text"} if data.text_column != "text" else {}

@@ -76,9 +76,11 @@ def read_export(path: str | Path) -> Iterator[LabelledTree]:
         fields = line.split()
         if line.startswith("#FORMAT "):
             columns = 6 if fields[1:] == ["4"] else 5  # the lemma comes second
-        elif line.startswith("#BOS "):
+        elif fields[:1] == ["#BOS"]:
+            if is_inside:
+                raise ValueError(f"{place}: the sentence has no end, so the file is cut")
             words, nodes, place, is_inside = [], {}, f"{path}, line {number}", True
-        elif line.startswith("#EOS "):
+        elif fields[:1] == ["#EOS"]:
             yield tree_of_nodes(words, nodes, place)
             is_inside = False
         elif is_inside and fields and not line.startswith("%%"):
@@ -109,7 +111,7 @@ def read_conllu(path: str | Path) -> Iterator[LabelledTree]:
             if rows:
                 yield _conllu_sentence(rows, f"{path}, line {start}")
             rows, start = [], number + 1
-        elif not line.startswith("#") and not re.match(r"\d+[-.]\d+\t", line):
+        elif not line.lstrip("\ufeff ").startswith("#") and not re.match(r"\d+[-.]\d+\t", line):
             raise ValueError(f"{path}, line {number}: no line of CoNLL-U, with tabs between columns: {line!r:.80}")
 
 

@@ -123,7 +123,6 @@ def test_another_file_of_the_same_name_size_and_time_is_parsed(tmp_path, capsys)
 @pytest.mark.parametrize("record", ["", "{}", "[1]"])
 def test_a_damaged_record_of_settings_is_named(corpus, tmp_path, error_of, record):
     (tmp_path / "settings.json").write_text(record)
-    (tmp_path / "000000.manifest.json").touch()
     assert "settings.json is damaged" in error_of(*arguments(corpus, tmp_path))
 
 
@@ -131,8 +130,11 @@ def test_a_folder_of_texts_with_the_names_of_shards_is_not_touched(tmp_path, err
     texts = [tmp_path / name for name in ("000000.txt", "000001.txt")]
     for text in texts:
         text.write_text("mine\n")
-    assert "has 000000.txt and no settings.json" in error_of(*arguments(texts, tmp_path))
+    assert "has 000000.txt, which is no run's" in error_of(*arguments(texts, tmp_path))
+    (tmp_path / "settings.json").write_text('{"editor": 1}')
+    assert "has 000000.txt, which is no run's" in error_of(*arguments(texts, tmp_path))
     assert [text.read_text() for text in texts] == ["mine\n"] * 2
+    assert (tmp_path / "settings.json").read_text() == '{"editor": 1}'
 
 
 def test_a_run_that_finished_no_shard_does_not_hold_its_folder(tmp_path, error_of):

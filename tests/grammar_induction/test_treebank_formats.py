@@ -182,6 +182,7 @@ def test_a_damaged_gzip_file_of_xml_is_named(tmp_path):
         ("t.export", EXPORT.replace("--\t--\t0\n#EOS", "--\t--\t500\n#EOS"), "above itself"),
         ("t.export", EXPORT.replace("--\t--\t0\n", "0\n", 1), "a word or constituent has 5 columns"),
         ("t.export", EXPORT.partition("#EOS")[0], "the sentence has no end"),
+        ("t.export", EXPORT.partition("#EOS")[0] + EXPORT, "the sentence has no end"),
         ("t.conllu", CONLLU.replace("2\told\told\tADJ", "2 old old ADJ"), "no line of CoNLL-U"),
         ("t.conllu", CONLLU.replace("\t_\t3\tdet", "\t3\tdet"), "line 3: a word of CoNLL-U has 10 columns"),
         ("t.conllu", CONLLU.replace("\t_\t3\tdet", "\t_\t9\tdet"), "there is no constituent 9"),

@@ -63,7 +63,7 @@ def test_right_kernels_are_trusted(sizes, dtype, with_gradients):
 
 
 def test_what_older_models_ask_for_is_gone():
-    """On split scores. They take torch's operations then."""
+    """On split scores. With ``"auto"`` they take torch's operations then."""
     assert trust.first_fault(CPU, torch.float32, None) == "the kernel range_logsumexp is gone"
 
 

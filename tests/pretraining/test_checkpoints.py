@@ -156,7 +156,7 @@ def test_a_folder_that_was_being_made_can_be_made(tmp_path, tokenizer):
 
 def test_a_trainers_checkpoint_that_was_cut_is_passed_over(tmp_path):
     assert last_whole_checkpoint(tmp_path / "missing") is None
-    for number in (5, 10, 9):
+    for number in (5, 10, 9, "best"):
         (tmp_path / f"checkpoint-{number}").mkdir()
         if number != 10:
             (tmp_path / f"checkpoint-{number}" / "trainer_state.json").touch()

@@ -26,6 +26,7 @@ from .options import counted, number_of_processes
 from .texts import Text, texts_to_parse
 
 SUFFIXES = {"brackets": "txt", "jsonl": "jsonl", "pretty": "txt"}
+OF_SHARDS = re.compile(r"settings\.json|\d{6}\.(txt|jsonl|safetensors|manifest\.json)")  # names of files
 # The options that decide the output. All shards in a folder have the same settings.
 SETTINGS = (
     "checkpoint", "method", "text", "words", "no_keep_words", "batch_tokens", "pieces", "format", "min_confidence",
@@ -146,16 +147,21 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _claim(folder: Path, settings: dict[str, Any]) -> None:
-    """Record the settings in the folder, or raise a ValueError if an earlier run finished shards with other settings,
-    or if files that are no run's have the names of shards."""
+    """Record the settings in the folder.
+
+    Raises:
+        ValueError: if an earlier run finished shards with other settings, or if the folder has files with the names of
+            a run's that are no run's.
+    """
     record = folder / "settings.json"
-    own = [path.name for path in folder.iterdir() if re.fullmatch(r"\d{6}\.(txt|jsonl|safetensors)", path.name)]
-    if own and not record.exists():
-        raise ValueError(f"{folder} has {min(own)} and no settings.json, so it is no folder of shards; choose another "
-                         "--output")  # fmt: skip
+    earlier = read_record(record) if record.exists() else {}
+    if not earlier.keys() >= {"files", "digests"}:
+        names = [path.name for path in folder.iterdir() if OF_SHARDS.fullmatch(path.name)]
+        if names:
+            raise ValueError(f"{folder} has {min(names)}, which is no run's; choose another --output")
     if not any(folder.glob("*.manifest.json")):
         write_text(record, json.dumps(settings, indent=2) + "\n")  # all processes of a run write the same
-    earlier = read_record(record)
+        return
     differing = [name for name in settings if earlier.get(name) != settings[name]]
     if differing:
         raise ValueError(
