@@ -154,11 +154,11 @@ def _claim(folder: Path, settings: dict[str, Any]) -> None:
             a run's that are no run's.
     """
     record = folder / "settings.json"
+    # Listed before the record is looked for, since another process of this run may write it meanwhile.
+    names = [path.name for path in folder.iterdir() if OF_SHARDS.fullmatch(path.name)]
     earlier = read_record(record) if record.exists() else {}
-    if not earlier.keys() >= {"files", "digests"}:
-        names = [path.name for path in folder.iterdir() if OF_SHARDS.fullmatch(path.name)]
-        if names:
-            raise ValueError(f"{folder} has {min(names)}, which is no run's; choose another --output")
+    if names and not earlier.keys() >= {"files", "digests"}:
+        raise ValueError(f"{folder} has {min(names)}, which is no run's; choose another --output")
     if not any(folder.glob("*.manifest.json")):
         write_text(record, json.dumps(settings, indent=2) + "\n")  # all processes of a run write the same
         return
