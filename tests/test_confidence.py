@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing
 from modeling_fast_r2d2.grammar_induction.consensus import span_posteriors
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
-from tokenization_fast_r2d2.confidence import Calibration, Evidence, split_probabilities
+from tokenization_fast_r2d2.confidence import Calibration, Evidence, confidences, evidence_of, split_probabilities
+from tokenization_fast_r2d2.reading import sentences_to_parse
 
 scores_lists = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9)
 
@@ -24,6 +25,16 @@ def test_probabilities_are_those_of_all_trees(scores):
     np.testing.assert_allclose(found, [posteriors[i, j - i + 1] for i, j in spans], rtol=1e-6, atol=1e-12)
     for shift in (-2000, 2000):  # as a large bonus shifts the scores of a sentence of names alone
         np.testing.assert_allclose(split_probabilities(np.array(scores) + shift, spans), found, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("bonus", [100, 1000, 1e6])
+def test_a_bonus_that_forces_a_split_says_nothing_of_what_lies_on_its_sides(bonus):
+    spans = [(0, 7), (0, 3), (0, 2), (1, 2), (4, 7), (4, 6), (5, 6)]
+    forced = split_probabilities(np.array([3, 0, 5, bonus, 2, -4, 1.0]), spans)
+    sides = [split_probabilities(np.array(scores), of) for scores, of in (
+        ([3, 0, 5.0], [(0, 2), (1, 2)]), ([2, -4, 1.0], [(0, 2), (1, 2)]),
+    )]  # fmt: skip
+    np.testing.assert_allclose(forced, [1, 1, *sides[0], 1, *sides[1]], rtol=1e-8)
 
 
 def test_scores_that_are_far_apart_have_no_overflow():
@@ -117,3 +128,16 @@ def test_marks_and_pieces_do_not_change_how_sure_a_parser_is(model, tokenizer):
     within = [value for (i, j), value in of_pieces.items() if pieces.word_ids[i] == pieces.word_ids[j]]
     assert within and set(within) == {1.0}
     assert len(marked.confidences) == 5 and not math.isnan(marked.confidence)
+
+
+def test_a_constituent_that_tears_a_word_is_not_sure(tokenizer):
+    """A chart may join a piece of a word with another word, which no tree over words does."""
+    text = "the unbelievability lasts"
+    [read] = sentences_to_parse(tokenizer, [text])
+    words, leaves = read.word_ids, read.with_pieces_as_words(tokenizer.convert_ids_to_tokens(read.input_ids))
+    first, last = words.index(1), len(words) - 1 - words[::-1].index(1)
+    assert last - first > 1
+    spans = [(0, first), (0, last), (first, last), (first, first + 1), (last, len(words) - 1), (0, len(words) - 1)]
+    evidence = evidence_of(leaves, words, np.zeros(2, np.float32), spans)
+    found = confidences(evidence, len(spans), Calibration(), np.zeros((len(words), 4)))
+    np.testing.assert_allclose(found, [0, 0.5, 1, 1, 0, 1], atol=1e-6)

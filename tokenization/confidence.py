@@ -5,7 +5,7 @@ is no constituent of most treebanks.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from .reading import ReadSentence
 from .trees import Span
 
 MOST = 1 - 1e-12  # of probabilities whose log-odds are taken
-LOWEST = -600.0  # of scores below the highest, so that no weight is 0
+BEYOND = 1000.0  # nats by which an end of the sentence is above all scores, more than exponentials can hold
 
 
 def split_probabilities(scores: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
@@ -30,20 +30,16 @@ def split_probabilities(scores: np.ndarray, spans: Sequence[Span]) -> np.ndarray
     Returns:
         ``(spans,)`` float64, from 0 to 1. The whole sentence has 1.
     """
-    weights = np.exp(np.maximum(scores.astype(np.float64) - scores.max(initial=-np.inf), LOWEST)).tolist()
-    return np.array([_probability(weights, first, last) for first, last in spans])
-
-
-def _probability(weights: list[float], first: int, last: int) -> float:
-    """Of one constituent; ``weights`` are the exponentials of the scores. Plain numbers are faster than arrays here."""
-    inside = sum(weights[first:last])
-    if first == 0:
-        return weights[last] / (weights[last] + inside) if last < len(weights) else 1.0
-    left = weights[first - 1]
-    if last == len(weights):
-        return left / (left + inside)
-    right = weights[last]
-    return (left * right / (right + inside) + right * left / (left + inside)) / (left + right + inside)
+    scores = scores.astype(np.float64)
+    end = BEYOND + 2 * np.abs(scores).max(initial=0.0)
+    padded = np.concatenate([[end], scores, [end]])
+    places = np.array(spans, int).reshape(-1, 2)
+    inside = np.logaddexp.reduceat(padded[1:], places.ravel())[::2]
+    left, right = padded[places[:, 0]], padded[places[:, 1] + 1]
+    over_right, over_left = np.logaddexp(inside, right), np.logaddexp(inside, left)
+    both = left + right - np.logaddexp(left, over_right)  # in logs, since a large bonus would make weights 0
+    found = np.exp(both - over_right) + np.exp(both - over_left)
+    return np.where(places[:, 1] - places[:, 0] == len(scores), 1.0, found)
 
 
 class Evidence(NamedTuple):
@@ -117,18 +113,21 @@ def evidence_of(read: ReadSentence, words: Sequence[int], word_scores: np.ndarra
         read: the sentence, whose ``words`` may be pieces.
         words: ``(read.words,)``, the word number of each.
         word_scores: ``(words - 1,)``, the scores of the split points between words.
-        spans: of the constituents over its leaves, which are words and marks.
+        spans: of the constituents over its leaves, which are words and marks, or pieces and marks.
     """
     of_leaves = [-1, *read.in_text_order(list(words), [-1] * len(read.marks))]
     before = list(accumulate(of_leaves, max))  # the last word before each leaf, and before the end; -1 for none
-    over_words = [(before[first] + 1, before[last + 1]) for first, last in spans]
+    goes_on = [word == last != -1 for last, word in pairwise([*of_leaves, -1])]  # whether a leaf begins within a word
+    over_words = [(before[first] + (not goes_on[first]), before[last + 1]) for first, last in spans]
     rows = [row for row, (first, last) in enumerate(over_words) if first < last]
     of_words = [over_words[row] for row in rows]
     firsts, lasts = np.array(of_words, int).reshape(-1, 2).T
     starts = np.searchsorted([words[word] for word in read.word_ids], np.arange(len(word_scores) + 2))  # first pieces
     begin, end = starts[firsts], starts[lasts + 1]
     pieces = np.stack([begin, end - 1, begin - 1, end], axis=-1)
-    return Evidence(rows, split_probabilities(word_scores, of_words), lasts - firsts + 1, pieces)
+    are_torn = [goes_on[spans[row][0]] or goes_on[spans[row][1] + 1] for row in rows]  # no tree over words has these
+    probabilities = np.where(are_torn, 0.0, split_probabilities(word_scores, of_words))
+    return Evidence(rows, probabilities, lasts - firsts + 1, pieces)
 
 
 def confidences(evidence: Evidence, num_spans: int, calibration: Calibration, word_odds: np.ndarray) -> np.ndarray:

@@ -117,7 +117,7 @@ class TreeParser:
             pruned chart (Fast-R2D2); ``"minimum_risk"`` the trees on which chart and parser agree most; ``"heuristic"``
             the best trees of R2D2's chart.
         pieces: give trees over word pieces instead of words.
-        keep_words: allow only trees in which every word is a constituent.
+        keep_words: every word is a constituent of the parser's trees. A chart's may tear one, with a confidence of 0.
         punctuation: ``"aside"`` sets the punctuation between words aside before the model reads them, and puts it back
             into the tree (see `put_back`); ``"keep"`` lets the model read it. None stands for ``config.punctuation``,
             which is how the model was trained.
