@@ -11,9 +11,8 @@ from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Step
 from pretraining.checkpoints import write_state
 from pretraining.encoded import sizes
-from pretraining.evaluation import chain_warnings, evaluate
+from pretraining.evaluation import chain_warnings, evaluate, window_of
 from pretraining.optimisation import Counts, learning_rates, reduce_counts, set_learning_rates, take_step
-from pretraining.recipe import Settings
 from pretraining.run import Run
 from pretraining.stopping import Interrupted, StopSignal
 
@@ -24,7 +23,6 @@ EVALUATIONS_FILE = "evaluations.jsonl"
 def train(run: Run) -> bool:
     """Train until the end or until a signal comes, then save. Returns whether the end was reached."""
     stop = StopSignal()
-    set_window(run, run.plan.at(max(0, run.progress.step - 1)))  # for evaluations before the next step
     is_interrupted = False
     try:
         evaluate_if_due(run, stop)  # a signal may have cut it short
@@ -50,7 +48,6 @@ def take_steps(run: Run, stop: StopSignal) -> None:
         if not counts.sentences:  # no process has any left in the stream
             end_epoch(run)
             continue
-        set_window(run, run.settings)
         if run.settings.needs_snapshot and run.progress.step in run.plan.boundaries:
             run.guide.take_snapshot()
             if run.settings.chart_scores == "grammar":
@@ -58,7 +55,8 @@ def take_steps(run: Run, stop: StopSignal) -> None:
                 for tensor in run.guide.grammar.buffers():
                     tensor.copy_(broadcast(tensor))
         set_learning_rates(run.optimizer, run.progress.step, run.num_steps, run.settings, run.options.training)
-        losses = take_step(run, step, counts)
+        with window_of(run.model, run.settings.window_size or run.window_size):
+            losses = take_step(run, step, counts)
         count_step(run, losses, counts, time.monotonic() - began)
         log(run)
         run.position = position
@@ -86,10 +84,6 @@ def steps(run: Run) -> Iterator[tuple[Step, dict]]:
 
 def end_epoch(run: Run) -> None:
     run.progress.epoch, run.position = run.progress.epoch + 1, None
-
-
-def set_window(run: Run, settings: Settings) -> None:
-    run.model.config.window_size = settings.window_size or run.window_size
 
 
 def count_step(run: Run, losses: dict[str, float] | None, counts: Counts, seconds: float) -> None:
@@ -138,7 +132,8 @@ def evaluate_if_due(run: Run, stop: StopSignal) -> None:
 def record(run: Run, found: dict) -> None:
     """Record the figures of an evaluation."""
     figures = {"step": run.progress.step, "tokens": run.progress.tokens, **found}
-    warnings = chain_warnings(run.progress.evaluations[-1], figures) if run.progress.evaluations else []
+    before = run.progress.evaluations[-1] if run.progress.evaluations else {}
+    warnings = chain_warnings(before, figures, run.scorer.shares_of_gold) if run.scorer else []
     run.progress.evaluations.append(figures)
     if run.accelerator.is_main_process:
         lines = [json.dumps(figures) for figures in run.progress.evaluations]

@@ -100,7 +100,8 @@ class Run:
     Attributes:
         objective: model and losses, prepared for all processes.
         plan: the settings of every step.
-        window_size: the model's own, for stages that do not set another.
+        window_size: the model's own, for stages that do not set another. The configuration has that of the last stage,
+            so that evaluations and saved models do not depend on the stage that is running.
         position: this process's position in the running epoch, None before its first step.
         saved_step, saved_at: step and time of the newest checkpoint, in seconds of `time.monotonic`.
     """
@@ -123,6 +124,7 @@ class Run:
 
         self.epochs = make_epochs(options, accelerator, data)
         self.plan = Plan(options.stages, self.epochs.tokens_per_step())
+        self.model.config.window_size = self.plan.at(self.plan.num_steps).window_size or self.window_size
         planned = self.plan.num_steps or training.max_steps
         self.num_steps = planned or training.num_train_epochs * len(self.epochs.plan(0))
 

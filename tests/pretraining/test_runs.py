@@ -295,6 +295,8 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     for number, saved in ((5, 4), (7, 10)):  # the second time the run goes on from where it went on
         assert pretrain([*arguments, *killed], at=("step", number, "SIGKILL")) == [-9]
         assert steps_of(tmp_path / "killed")[-1] == saved
+        config = tmp_path / "killed" / "checkpoints" / f"checkpoint-{saved:09d}" / "config.json"
+        assert json.loads(config.read_text())["window_size"] == 3  # of the last stage, whichever is running
     assert pretrain([*arguments, *killed]) == [0]
     assert_same_weights(tmp_path / "whole", tmp_path / "killed")
     shutil.rmtree(tmp_path / "killed" / "model")  # as if it had been killed just before
