@@ -101,6 +101,8 @@ def fit(found: Constituents) -> tuple[Calibration, np.ndarray]:
     features = np.hstack([found.features, found.words.reshape(len(found.words), -1) * unit])
     solved = LogisticRegression(tol=1e-6, max_iter=1000).fit(features, found.are_right)
     (scale, pair, length), of_words = np.split(solved.coef_[0], [3])
+    if scale < 0:
+        raise SystemExit("what the parser is surer of is not right more often on every second tree; give more trees")
     numbers = (round(float(value), 2) for value in (scale, solved.intercept_[0], pair, length))
     return Calibration(*numbers), of_words.reshape(found.words.shape[1:]) * unit
 

@@ -57,6 +57,7 @@ from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
+from tokenization_fast_r2d2.word_rules import find_words
 
 MODEL = "model"  # the folder of a finished run's model
 
@@ -80,7 +81,10 @@ class DistillationOptions:
     bounds_bonus: float | None = option(
         "bonus in nats for split points at punctuation, in checkpoints; by default as they are configured"
     )
-    max_words: int = option("longer sentences are left out; time grows with the cube of the length", 60)
+    max_words: int = option(
+        "longer sentences are left out, in words and marks, or in characters where a script has no blanks; time grows "
+        "with the cube of the length", 60
+    )  # fmt: skip
     treebank: str | None = option("file of bracketed trees, to print F1 at every save")
     treebank_half: str | None = option(
         "evaluate only the trees with an even or an odd number, counted from 0", choices=["even", "odd"]
@@ -271,7 +275,7 @@ def make_teacher(name: str, method: str, bounds_bonus: float | None, num_lines: 
 
 def make_dataset(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:
     """Lines of two or more words with their numbers, in batches of similar length, shuffled by the seed alone."""
-    lengths = np.array([len(line.split()) for line in lines])
+    lengths = np.array([count_words(line) for line in lines])
     [kept] = np.nonzero((lengths > 1) & (lengths <= options.max_words))
     if not len(kept):
         raise ValueError(
@@ -283,6 +287,11 @@ def make_dataset(lines: list[str], options: DistillationOptions, settings: Train
     parts = sorted((part for [part] in batches), key=lambda part: len(part) < size)
     rows = kept[np.concatenate(parts)].tolist()
     return Dataset.from_dict({"row": rows, "text": [lines[row] for row in rows]})
+
+
+def count_words(line: str) -> int:
+    """The words and marks of a line; where a script has no blanks, its characters."""
+    return sum(last - first if is_unspaced else 1 for (first, last), is_unspaced in find_words(line))
 
 
 def save_student(

@@ -37,6 +37,14 @@ def test_what_the_log_odds_went_through_is_found_again():
     assert calibrate.calibration_error(1 / (1 + np.exp(-features[:, 0])), are_right) > 0.02
 
 
+def test_confidences_that_mislead_are_refused():
+    """A model of a scale below 0 could not be loaded."""
+    odds = np.linspace(-2, 2, 50)
+    features, words = np.stack([odds, odds * 0, odds * 0], -1), np.zeros((50, 4, 2))
+    with pytest.raises(SystemExit, match="surer of is not right more often"):
+        calibrate.fit(calibrate.Constituents(odds, features, words, odds < 0, odds < 0))
+
+
 def test_calibration_error_is_a_mean_over_constituents():
     confidences, are_right = np.array([0.11, 0.12, 0.99, 1.0]), np.array([False, True, True, False])
     assert calibrate.calibration_error(confidences, are_right) == pytest.approx((1 - 0.23 + 1.99 - 1) / 4)

@@ -144,6 +144,13 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     assert (batch["labels"][1] == -1).all() and batch["labels"].shape == (*batch["input_ids"][:, 1:].shape, 2)
 
 
+def test_length_is_counted_in_words_or_in_characters_of_scripts_without_blanks():
+    lines = ["土佐の侍で大塚と云う者。", "a b c", "a", "侍", "a b c d e f g h i j k l m n", "侍と a"]
+    options = DistillationOptions(["t"], "s", ["c"], max_words=12)
+    rows = distill.make_dataset(lines, options, distill.DistillationArguments("out", use_cpu=True))
+    assert sorted(rows["row"]) == [0, 1, 5] and [distill.count_words(line) for line in lines] == [12, 3, 1, 1, 14, 3]
+
+
 def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     command = ["--teachers", "t", "--student", "s", "--corpus", "c", "--use_cpu", "--output_dir", str(tmp_path)]
     (tmp_path / "thesis.tex").write_text("mine")

@@ -66,7 +66,7 @@ class Profile:
             words += found
         marked = zip(words, are_marks(words), strict=True)
         pairs = [(word, is_mark) for word, is_mark in marked if is_mark or any(map(str.isalnum, word))]  # no symbols
-        inside = [word for word, is_mark in pairs[1:] if not is_mark]
+        inside = [word for word, is_mark in pairs if not is_mark][1:]
         number, of = self.capitals
         self.capitals = number + sum(map(begins_name, inside)), of + len(inside)
         units = itertools.groupby(pairs, lambda pair: pair[1])

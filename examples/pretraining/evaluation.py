@@ -26,7 +26,8 @@ from tokenization_fast_r2d2.trees import Span
 
 LABELS = ("NP", "VP", "PP", "SBAR")
 CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with
-MAX_RIGHT_SHARE, MAX_LEFT_SHARE = 0.85, 0.15  # larger shares of spans mean that trees are chains
+# Larger shares of spans mean that trees are chains, if gold trees have smaller ones.
+MAX_RIGHT_SHARE, MAX_LEFT_SHARE, TIMES_GOLD = 0.85, 0.15, 1.5
 
 
 def evaluate(run, check: Callable[..., object] = pass_on) -> dict[str, float]:
@@ -117,7 +118,7 @@ class TreebankScorer:
         num_sentences: int | None = None,
         batch_tokens: int = 1536,
     ):
-        self.gold, self.parser = gold, TreeParser(model, tokenizer)
+        self.gold, self.shares_of_gold, self.parser = gold, chain_shares(gold), TreeParser(model, tokenizer)
         self.teacher, self.batch_tokens = teacher, batch_tokens
         number = min(num_sentences or len(gold), len(gold))
         self.some = [gold[place * len(gold) // number] for place in range(number)]
@@ -172,10 +173,17 @@ def tree_figures(predicted: list[LabelledTree], gold: list[LabelledTree]) -> dic
     return figures if right != right else figures | {"right_share": right, "left_share": left}
 
 
-def chain_warnings(before: dict[str, float], now: dict[str, float]) -> list[str]:
-    """Warnings if trees are chains at two evaluations in a row."""
-    sides = (("right_share", "end with the last word", MAX_RIGHT_SHARE, "right"),
-             ("left_share", "begin with the first word", MAX_LEFT_SHARE, "left"))  # fmt: skip
+def chain_warnings(
+    before: dict[str, float], now: dict[str, float], of_gold: tuple[float, float] = (0.0, 0.0)
+) -> list[str]:
+    """Warnings if trees are chains at two evaluations in a row.
+
+    Args:
+        of_gold: the shares of gold trees, as of `chain_shares`; those of a language may be large, as in Japanese.
+    """
+    right, left = (TIMES_GOLD * share for share in of_gold)
+    sides = (("right_share", "end with the last word", max(MAX_RIGHT_SHARE, right), "right"),
+             ("left_share", "begin with the first word", max(MAX_LEFT_SHARE, left), "left"))  # fmt: skip
     warnings = []
     for whose, suffix in (("the parser's", ""), ("the encoder's own", "_counts")):
         for name, what, limit, side in sides:

@@ -71,6 +71,13 @@ def test_capitals_tell_of_names_unless_all_nouns_have_one(tmp_path, capitals, na
     assert decided(corpus(tmp_path, write))[0]["names"] == names
 
 
+@pytest.mark.parametrize("text", ['"Go home," said Mary.', "- Go home, said Mary.", "¡Go home! said Mary."])
+def test_the_first_word_is_no_name_behind_a_mark(text):
+    profile = Profile()
+    profile.add(text)
+    assert profile.capitals == (1, 3)
+
+
 def test_scripts_without_blanks_are_read_by_character(tmp_path):
     def write(chance):
         return "".join(chance.choice("的是不我有大在人了中到") for _ in range(20)) + "。"

@@ -141,3 +141,4 @@ def test_a_chain_is_warned_of_at_the_second_evaluation():
     assert "90% of the spans of the parser's trees end with the last word" in parser and "to the right" in parser
     assert "30% of the spans of the encoder's own trees begin" in encoder and "to the left" in encoder
     assert chain_warnings({"right_share": 0.8}, chain) == [] == chain_warnings({}, {})
+    assert chain_warnings(chain, chain, (0.5, 0.29)) == [parser]  # as gold trees of Japanese begin with the first word
