@@ -1,5 +1,6 @@
 """Sentences as a parser reads them, with punctuation and without."""
 
+import copy
 import json
 
 import numpy as np
@@ -28,6 +29,15 @@ def test_a_text_is_words_and_marks(tokenizer):
     assert spans == ["mr.", "well-known", "n't"]
     told = [read.words[read.word_ids[bound]] for bound in read.bounds]
     assert told == ["Smith", "man", "here", "yet"]
+
+
+def test_tokens_that_were_added_are_words(tokenizer):
+    """Longer ones first. Those that are words anyway change nothing."""
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.add_tokens(["[NAME]", "<ent>", "<ent>[NAME]", "the"])
+    [read] = sentences_to_parse(tokenizer, ["We met [NAME] (<ent>) there, <ent>[NAME]"])
+    assert read.words == ["We", "met", "[NAME]", "(", "<ent>", ")", "there", ",", "<ent>[NAME]"]
+    assert tokenizer.convert_tokens_to_ids("[NAME]") == read.input_ids[read.word_ids.index(2)]
 
 
 @pytest.mark.parametrize(

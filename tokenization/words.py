@@ -159,8 +159,9 @@ def words_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> 
 
 def words_with_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> tuple[list[list[Span]], Pieces]:
     """What `words_of_texts` returns, and the pieces of all these words."""
-    rule, special = tokenizer.init_kwargs.get("word_rule", "plain"), tuple(tokenizer.all_special_tokens)
-    found = [find_words(text, rule, special) for text in texts]
+    rule = tokenizer.init_kwargs.get("word_rule", "plain")
+    whole = _added_tokens(tokenizer, rule)
+    found = [find_words(text, rule, whole) for text in texts]
     stretches = {text[start:end] for text, words in zip(texts, found, strict=True)
                  for (start, end), is_stretch in words if is_stretch}  # fmt: skip
     divided = dict(zip(stretches, _divide(tokenizer, list(stretches)), strict=True))
@@ -172,6 +173,12 @@ def words_with_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) 
     pieces = pieces_of_words(tokenizer, [[text[i:j] for i, j in row] for text, row in zip(texts, spans, strict=True)])
     seen = _visible(pieces)
     return [[(i, j) for i, j in row if text[i:j] in seen] for text, row in zip(texts, spans, strict=True)], pieces
+
+
+def _added_tokens(tokenizer: PreTrainedTokenizerBase, rule: str) -> tuple[str, ...]:
+    """The tokens beside its vocabulary that would be cut, such as ``[UNK]``; longer ones first."""
+    tokens = {token.content for token in tokenizer.added_tokens_decoder.values()}.union(tokenizer.all_special_tokens)
+    return tuple(sorted((token for token in tokens if len(find_words(token, rule)) != 1), key=lambda t: (-len(t), t)))
 
 
 def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[list[Span]]:
