@@ -221,8 +221,9 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         config, lengths, device = self.config, batch.sentences.lengths, batch.leaves.device
         tasks = torch.cat([batch.special["cls"], batch.special["sum"]])
         choice_noise = config.choice_noise if self.training else 0.0
+        window_size = min(config.window_size, max(1, int(lengths.max()) - 1))  # no cell has more candidates
         if encoding == "heuristic":
-            return encode_heuristic(lengths, batch.leaves, self.composition, tasks, config.window_size, choice_noise)
+            return encode_heuristic(lengths, batch.leaves, self.composition, tasks, window_size, choice_noise)
         split_noise = config.split_noise if self.training and encoding == "chart" else 0.0
         scores = batch.host_scores if chart_scores is None else chart_scores.detach().cpu()
         scores = scores + gumbel_noise(scores, split_noise) if split_noise else scores
@@ -230,7 +231,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         if encoding == "forced":
             chart = plan_tree(ranks, lengths).to(device)
             return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
-        chart = plan_chart(ranks, lengths, config.window_size, reachable_only).to(device)
+        chart = plan_chart(ranks, lengths, window_size, reachable_only).to(device)
         return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise, vectors_train_choice)
 
     def _check_encoded(self, chart: Chart, encoded: EncodedChart) -> None:

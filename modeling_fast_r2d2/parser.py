@@ -40,6 +40,7 @@ class TopDownParser(nn.Module):
         self.score = nn.Linear(size, 1)
         if config.confidence_words:  # no parameter, since no loss reaches it
             self.register_buffer("confidence_weight", torch.zeros(len(PLACES), config.parser_embedding_size))
+        self._apply(lambda tensor: tensor)  # widens what was made in half precision
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """

@@ -79,6 +79,18 @@ def test_training_samples_trees_and_noise_can_be_switched_off(tiny_config, a_bat
     torch.testing.assert_close(quiet(**a_batch).loss, noisy.eval()(**a_batch).loss)  # which composes small levels whole
 
 
+@pytest.mark.parametrize("encoding", ["chart", "heuristic"])
+def test_a_window_beyond_the_sentence_is_the_whole_chart(tiny_config, a_batch, encoding):
+    """It takes no memory either: 10^9 candidates per cell would be terabytes."""
+    found = []
+    for window_size in (a_batch["input_ids"].shape[1] - 1, 10**9):
+        set_seed(0)
+        model = FastR2D2ForPreTraining(FastR2D2Config(**{**tiny_config.to_dict(), "window_size": window_size})).eval()
+        found.append(model.model(**a_batch, encoding=encoding))
+    torch.testing.assert_close(found[0].pooler_output, found[1].pooler_output)
+    assert torch.equal(found[0].spans, found[1].spans)
+
+
 @given(length=st.integers(2, 12), window=st.integers(1, 5), seed=st.integers(0, 99), data=st.data())
 def test_trees_keep_spans_whole_on_request_also_one_within_another(tiny_config, length, window, seed, data):
     set_seed(seed)

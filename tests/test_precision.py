@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from modeling_fast_r2d2 import (
     FastR2D2ForConstituencyParsing,
@@ -50,7 +51,10 @@ def test_half_precision_changes_no_tree(tiny_config, a_batch, tmp_path, dtype, p
     cast = FastR2D2Model.from_pretrained(tmp_path).eval().to(dtype)
     parser = FastR2D2ForConstituencyParsing.from_pretrained(tmp_path, dtype=dtype).eval()
     assert loaded.embeddings.weight.dtype == cast.embeddings.weight.dtype == dtype
-    for other in (loaded, cast, parser):
+    made = AutoModel.from_config(loaded.config)  # whose dtype is the half one
+    made.load_state_dict(model.state_dict())
+    assert made.embeddings.weight.dtype == dtype
+    for other in (loaded, cast, parser, made.eval()):
         assert {weight.dtype for weight in other.parser.parameters()} == {torch.float32}
         assert torch.equal(other.parse(**a_batch).split_scores, expected.split_scores)
     with torch.autocast("cpu", dtype=dtype):
