@@ -213,6 +213,16 @@ def test_a_span_as_a_document_keeps_its_trees(nlp):
         doc[3:].as_doc()[:]._.parse_string  # noqa: B018
 
 
+def test_bytes_hold_the_model(tmp_path):
+    """The checkpoint is another one when they are loaded."""
+    shutil.copytree(bundled_checkpoint(), tmp_path / "checkpoint")
+    nlp = english(checkpoint=str(tmp_path / "checkpoint"))
+    nlp.get_pipe("fast_r2d2").parser.model.base_model.parser.score.weight.data.neg_()
+    other = english(checkpoint=str(tmp_path / "checkpoint"))
+    assert trees(other(TEXTS[0])) != trees(nlp(TEXTS[0]))
+    assert trees(other.from_bytes(nlp.to_bytes())(TEXTS[0])) == trees(nlp(TEXTS[0]))
+
+
 def test_a_used_pipeline_takes_another_model_from_disk(nlp, tmp_path):
     nlp.to_disk(tmp_path)
     before = nlp.get_pipe("fast_r2d2").parser

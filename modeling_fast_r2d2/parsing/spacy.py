@@ -9,13 +9,16 @@ tokens are no leaves: a span counts without those at its ends, and whitespace al
 documents also have ``._.vector``.
 """
 
+import io
 import multiprocessing
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
+from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -104,6 +107,21 @@ class FastR2D2Component:
         if (Path(path) / "config.json").is_file():
             self._parser = self._trees_alone(self._load(checkpoint=str(path)))
         return self
+
+    def to_bytes(self, exclude: Iterable[str] = ()) -> bytes:
+        """What `to_disk` saves, as `nlp.to_bytes` asks."""
+        archive = io.BytesIO()
+        with TemporaryDirectory() as folder, ZipFile(archive, "w") as files:
+            self.to_disk(folder)
+            for path in sorted(Path(folder).rglob("*")):
+                files.write(path, path.relative_to(folder))
+        return archive.getvalue()
+
+    def from_bytes(self, data: bytes, exclude: Iterable[str] = ()) -> "FastR2D2Component":
+        """Load what `to_bytes` gave."""
+        with TemporaryDirectory() as folder, ZipFile(io.BytesIO(data)) as files:
+            files.extractall(folder)
+            return self.from_disk(folder)
 
     @staticmethod
     def _trees_alone(parser: TreeParser) -> TreeParser:
