@@ -109,8 +109,9 @@ def fit(found: Constituents) -> tuple[Calibration, np.ndarray]:
 
 def install(model: Any, calibration: Calibration, word_weight: np.ndarray) -> None:
     """Write what suits into a model."""
+    dtype = model.base_model.parser.embeddings.weight.dtype
     model.config.update(in_config(calibration) | {"confidence_words": True})
-    model.base_model.parser.register_buffer("confidence_weight", torch.from_numpy(word_weight).float())
+    model.base_model.parser.register_buffer("confidence_weight", torch.from_numpy(word_weight).to(dtype))
 
 
 def in_config(calibration: Calibration) -> dict[str, float]:

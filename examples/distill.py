@@ -35,7 +35,7 @@ from transformers import (
     set_seed,
 )
 
-from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.checkpoints.folders import HEADS
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
@@ -238,6 +238,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     source = find_checkpoint(options.student)
     tokenizer = AutoTokenizer.from_pretrained(source)
     student = load_student(source, options.config_overrides)
+    check_student(student.config)
     model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)  # which gets the student's parser
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
     pairs = zip(options.teachers, options.methods, strict=True)
@@ -263,6 +264,15 @@ def load_student(source: str, overrides: str | None) -> FastR2D2ForConstituencyP
     if weights_of(config) == weights_of(given):
         return load_model(FastR2D2ForConstituencyParsing, source, config=config)
     return FastR2D2ForConstituencyParsing(config)
+
+
+def check_student(config: FastR2D2Config) -> None:
+    """Raise ValueError for a model that would come out as another one than it was."""
+    if config.punctuation == "keep":
+        raise ValueError("the student's parser sees punctuation, and would learn trees without it; give a student of "
+                         "--no_keep_punctuation, or set punctuation to aside in its config.json")  # fmt: skip
+    if any("Classification" in name for name in config.architectures or []):
+        raise ValueError("the student is a classifier, whose head would be lost; give the model it was made from")
 
 
 def make_teacher(name: str, method: str, bounds_bonus: float | None, num_lines: int) -> FileTeacher | ParserTeacher:

@@ -4,7 +4,7 @@ import calibrate
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForPreTraining
+from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from modeling_fast_r2d2 import bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import read_treebank
@@ -43,6 +43,15 @@ def test_confidences_that_mislead_are_refused():
     features, words = np.stack([odds, odds * 0, odds * 0], -1), np.zeros((50, 4, 2))
     with pytest.raises(SystemExit, match="surer of is not right more often"):
         calibrate.fit(calibrate.Constituents(odds, features, words, odds < 0, odds < 0))
+
+
+def test_a_model_in_float64_is_calibrated_too(treebank, tmp_path):
+    model = AutoModelForPreTraining.from_pretrained(bundled_checkpoint(), dtype=torch.float64)
+    model.save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(bundled_checkpoint()).save_pretrained(tmp_path / "model")
+    calibrate.main([str(treebank), "--checkpoint", str(tmp_path / "model"), "--output", str(tmp_path / "out")])
+    [tree] = TreeParser.from_pretrained(str(tmp_path / "out" / "model"))(["the old cat sat"])
+    assert np.isfinite(tree.confidences).all()
 
 
 def test_calibration_error_is_a_mean_over_constituents():

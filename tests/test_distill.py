@@ -12,6 +12,7 @@ import distill
 from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
 from modeling_fast_r2d2 import (
     BinaryTree,
+    FastR2D2Config,
     FastR2D2ForConstituencyParsing,
     FastR2D2ForPreTraining,
     bundled_checkpoint,
@@ -119,6 +120,18 @@ def test_a_student_without_an_encoder_is_refused_before_the_work(tmp_path):
     with pytest.raises(ValueError, match="lacks .* weights of a FastR2D2ForPreTraining"):
         distill.main([*options, "--corpus", str(tmp_path / "lines.txt"), "--output_dir", str(tmp_path / "out")])
     assert not list((tmp_path / "out").glob("checkpoint-*"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"punctuation": "keep"}, "sees punctuation"), ({"architectures": ["FastR2D2ForSequenceClassification"]}, "head")],
+)
+def test_a_student_that_would_become_another_model_is_refused(fields, message):
+    config = FastR2D2Config.from_pretrained(bundled_checkpoint())
+    distill.check_student(config)
+    config.update(fields)
+    with pytest.raises(ValueError, match=message):
+        distill.check_student(config)
 
 
 @pytest.mark.parametrize("overrides", [None, "parser_hidden_size=8"])
