@@ -75,6 +75,19 @@ class ConstituencyParsingPipeline(Pipeline):
                 results[row] = result
         return results
 
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As in transformers.
+
+        Raises:
+            ValueError: for a model without an encoder: a pipeline loads its model by AutoModel, which would refuse it.
+        """
+        if not hasattr(self.model.base_model, "composition"):
+            raise ValueError(
+                f"a pipeline of a {type(self.model).__name__} could not be loaded again, as it has no encoder; save "
+                "model and tokenizer, and load them with TreeParser.from_pretrained"
+            )
+        super().save_pretrained(*args, **kwargs)
+
     def _sanitize_parameters(
         self, method: str | None = None, min_confidence: float | None = None, **kwargs: Any
     ) -> tuple[dict, dict, dict]:

@@ -59,7 +59,11 @@ def save_processor_code(folder: Path, config: Any) -> None:
 
 
 def describe_to_sentence_transformers(folder: Path) -> None:
-    """Write the files that `SentenceTransformer` looks for into a saved model's folder."""
+    """Write the files that `SentenceTransformer` looks for into a saved model's folder; its own, which may name more
+    modules, stay."""
     folder.mkdir(parents=True, exist_ok=True)
+    [ours], there = SENTENCE_TRANSFORMERS_FILES["modules.json"], folder / "modules.json"
+    if there.is_file() and any(ours.items() <= module.items() for module in json.loads(there.read_text("utf-8"))):
+        return
     for name, content in SENTENCE_TRANSFORMERS_FILES.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -147,12 +147,15 @@ def test_what_is_no_sentence_is_refused(parse):
         parse("a cat", min_confidence=70)
 
 
-def test_a_parser_alone_is_enough(parse, tokenizer):
+def test_a_parser_alone_is_enough(parse, tokenizer, tmp_path):
     model = FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint())
     parse_alone = pipeline("constituency-parsing", model=model, tokenizer=tokenizer)
     assert trees_of(parse_alone(SENTENCES)) == trees_of(parse(SENTENCES))
     with pytest.raises(ValueError, match="FastR2D2ForConstituencyParsing has no encoder for method='chart'"):
         parse_alone(SENTENCES, method="chart")
+    with pytest.raises(ValueError, match="could not be loaded again"):
+        parse_alone.save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_heads_and_tokenizers_that_pad_on_the_left_parse_too(parse):

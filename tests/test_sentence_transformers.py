@@ -20,6 +20,7 @@ from sentence_transformers.losses import (  # noqa: E402
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
 )
+from sentence_transformers.sentence_transformer.modules import Dense  # noqa: E402
 
 from modeling_fast_r2d2 import (  # noqa: E402
     FastR2D2ForConstituencyParsing,
@@ -66,6 +67,17 @@ def test_a_saved_folder_gives_the_vectors_of_encode(folder, trust_remote_code):
     bundled = SentenceTransformer(bundled_checkpoint(), device="cpu")
     assert_equal(bundled.encode(TEXTS, normalize_embeddings=True), expected(folder))
     assert embedder.get_embedding_dimension() == 128
+
+
+def test_other_modules_stay_when_the_model_is_saved_again(folder):
+    torch.manual_seed(0)
+    embedder = SentenceTransformer(str(folder), device="cpu")
+    embedder.append(Dense(128, 16))
+    embedder.save_pretrained(str(folder))
+    AutoModel.from_pretrained(folder).save_pretrained(folder)
+    again = SentenceTransformer(str(folder), device="cpu")
+    np.testing.assert_allclose(again.encode(TEXTS), embedder.encode(TEXTS), atol=1e-6)
+    assert again.encode(TEXTS).shape == (6, 16)
 
 
 def test_the_encoding_is_the_configurations(folder):

@@ -298,5 +298,5 @@ class TreeParser:
 
 def check_encoder(model: FastR2D2PreTrainedModel, what: str) -> None:
     """Raise ValueError if a model has no encoder."""
-    if not isinstance(model.base_model, FastR2D2Model):
+    if not hasattr(model.base_model, "composition"):  # the class may be of a saved folder's code
         raise ValueError(f"{type(model).__name__} has no encoder for {what}; load a FastR2D2Model")
