@@ -36,6 +36,8 @@ OTHERS = [  # no English rule harms them
     ("L'homme d'aujourd'hui ; qu'il a-t-il", "L'homme d'aujourd'hui ; qu'il a-t-il"),
     ("Foto's van 's avonds, EU:n «sí» ¿qué?", "Foto's van 's avonds , EU:n « sí » ¿ qué ?"),
     ('צה"ל ג\'ורג\' "שלום"', 'צה"ל ג\'ורג\' " שלום "'),
+    ("邮箱abc@example.com。看https://x.org/a，谢谢", "邮箱 abc@example.com 。 看 https://x.org/a ， 谢谢"),
+    ("か\u3099くせいか\u3099 www.x.org/aได้", "か\u3099くせいか\u3099 www.x.org/a ได้"),
     ("हिन्दी भाषा। Կարո՞ղ צה״ל می‌خواهم", "हिन्दी भाषा । Կարո՞ղ צה״ל می‌خواهم"),
 ]
 

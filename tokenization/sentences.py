@@ -17,7 +17,7 @@ INVISIBLE = "\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff"  # directions, jo
 OPENING = " \n\"'“‘«„¿¡([—–" + INVISIBLE  # between the end of a sentence and the next one's first letter
 
 # What may stand before a full stop that ends no sentence, in any language: initials, U.S, z. B
-INITIAL = regex.compile(r"\p{L}|\S*\p{L}\.\p{L}+")
+INITIAL = regex.compile(r"(?V1)[\p{L}--\p{Hangul}]|\S*\p{L}\.\p{L}+")  # a syllable of Korean is a word
 LAST_WORD = regex.compile(r"(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{N}])\.)+$")
 LONGEST_WORD = 20  # characters of it that are looked at
 NUMBER = "0"  # among abbreviations it stands for numbers of one or two digits: German has "am 3. Oktober"

@@ -19,9 +19,10 @@ from .trees import Span
 
 LETTERS = rf"{LETTER}[[\p{{L}}\p{{M}}\p{{N}}\p{{Cf}}_]--[{UNSPACED}]]*+"  # Cf: soft hyphens and their like
 
+NAME, DOMAIN = (rf"[[\p{{L}}\p{{N}}{more}-]--[{UNSPACED}]]" for more in ("_+%", ""))  # of an address
 ADDRESS = rf"""
-    [\p{{L}}\p{{N}}_+%-]{{1,64}}+ (?:\.[\p{{L}}\p{{N}}_+%-]{{1,64}}+){{0,9}}+
-    (?: @ [\p{{L}}\p{{N}}-]{{1,63}} (?:\.[\p{{L}}\p{{N}}-]{{1,63}}){{1,9}}
+    {NAME}{{1,64}}+ (?:\.{NAME}{{1,64}}+){{0,9}}+
+    (?: @ {DOMAIN}{{1,63}} (?:\.{DOMAIN}{{1,63}}){{1,9}}
       | (?: :// | (?<=\bwww\.[\p{{L}}\p{{N}}.-]{{1,60}}) | (?<=\.[a-z]{{2,9}})/ )
         (?: [^\s\p{{C}}<>()"'“”‘’„«»`{UNSPACED}] | \([^\s(){UNSPACED}]{{0,99}}\) )*
         (?<= [{LETTER}/=&\#%~+)-] )
@@ -42,7 +43,7 @@ TOKEN = rf"""
   | (?i:-[lr][rcs]b-)                                                                       # a treebank's brackets
   | {CLITICS}
   | \p{{Lu}}{{1,3}}\$(?=[\d.])                                                              # US$
-  | (?P<unspaced> [{UNSPACED}]+ )
+  | (?P<unspaced> [{UNSPACED}][{UNSPACED}\p{{M}}]* )
   | (?P<word> {WORD} )
   | (?P<mark> \p{{P}} | ` ) (?P=mark)*+ \p{{M}}*                                            # a run of one mark
   | (?! [\s\p{{Cc}}\p{{Cf}}\p{{Co}}] ) \X                  # a symbol, or an emoji of one or more characters

@@ -15,6 +15,7 @@ from tokenization_fast_r2d2.sentences import find_abbreviations, split_text
         ["Am 3. Oktober kam z. B. Herr Müller.", "Er ging..."],
         ["वह घर गया।", "वह सो गया।"],
         ["هل ذهبت؟", "نعم ذهبت."],
+        ["그러면 안 돼.", "다시 해.", "그는 학교에 갔다."],
         ["Նա եկավ։", "Նա գնաց։"],
         ["The end . . .", "It is over"],
         ["« Pourquoi ? » demanda Marie.", "« Oui. »", "Il part."],
