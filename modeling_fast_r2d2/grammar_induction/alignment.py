@@ -67,6 +67,10 @@ def _words_of_leaves(tree: LabelledTree, gold: LabelledTree) -> list[int]:
             if leaf is None or not any(form.startswith(spelled) for form in wanted):
                 raise _other_words(tree, gold, _difference(gold, word, leaf))
             word_ids.append(word)
+        if word + 1 == gold.num_leaves or spelling(gold.words[word + 1]):
+            rest = itertools.islice(tree.words, len(word_ids), None)
+            accents = itertools.takewhile(lambda leaf: not _spelling_of_leaf(leaf, is_first=False), rest)
+            word_ids += [word for _ in accents]  # leaves of nothing else, as of Thai or Hindi characters
     if len(word_ids) < tree.num_leaves:
         raise _other_words(tree, gold, _difference(gold, gold.num_leaves, tree.words[len(word_ids)]))
     return word_ids
@@ -89,8 +93,8 @@ def words_of_parts(words: list[str], parts: list[str | None]) -> list[int] | Non
         parts: None stands for one or more unknown characters, as few as possible.
 
     Returns:
-        The number of the word in which each part starts; None if the parts do not spell the words, or if a word is
-        empty.
+        The number of the word in which each part starts, or of the one before an empty part; None if the parts do not
+        spell the words, or if a word is empty.
     """
     text, ends = "".join(words), list(itertools.accumulate(map(len, words)))
     word_of = [number for number, word in enumerate(words) for _ in word]  # of each character
@@ -116,7 +120,7 @@ def words_of_parts(words: list[str], parts: list[str | None]) -> list[int] | Non
             untried.pop()
             refuted |= {(number - 1, starts.pop())} if starts else set()
         elif number == len(parts) and start == len(text):
-            return [word_of[min(place, len(text) - 1)] for place in starts]
+            return [word_of[max(0, place - (part == ""))] for place, part in zip(starts, parts, strict=True)]
         elif number < len(parts) and (number, start) not in refuted and is_possible(number, start):
             starts.append(start)
             untried.append(iter(ends_of(parts[number], start)))

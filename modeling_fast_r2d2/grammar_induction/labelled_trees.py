@@ -13,8 +13,9 @@ from tokenization_fast_r2d2.trees import Span
 
 EMPTY_TAGS = frozenset({"-NONE-", "CODE"})  # traces in the Penn Treebank; notes in those of its tradition
 EMPTY_WORD = re.compile(r"\*\w+\*(-\d+)?|\*-\d+")  # traces elsewhere: *pro*, *T*-1, *-2, *0*
-# Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well; TIGER; UD.
-PUNCTUATION_TAGS = frozenset({",", ".", ":", "-LRB-", "-RRB-", "''", "``", "$", "#", "PU", "$,", "$.", "$(", "PUNCT"})
+# Punctuation in the Penn and the Chinese Treebank, and currency signs, which the field removes as well; TIGER, also as
+# `brackets` writes it; UD.
+PUNCTUATION_TAGS = frozenset(", . : -LRB- -RRB- '' `` $ # PU $, $. $( $-LRB- PUNCT".split())
 WORD_TAGS = frozenset({"POS", "SYM", "LS"})  # in the same treebanks, of words that may look like punctuation
 
 
@@ -281,6 +282,7 @@ def spelling(word: str) -> str:
     It has no case, accents and backslashes; ``-LRB-`` and the like become brackets, and blanks become ``_``.
     """
     plain = as_character(re.sub(r"\s", "_", word.casefold().replace("\\", "")))
+    plain = plain.replace("-lrb-", "(").replace("-rrb-", ")")  # `escaped` writes these within words, too
     if plain.isascii():
         return plain
     return "".join(c for c in unicodedata.normalize("NFKD", plain) if unicodedata.category(c) not in ("Mn", "Cc", "Cf"))

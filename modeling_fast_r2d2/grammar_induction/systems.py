@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from transformers import PreTrainedTokenizerBase
 
@@ -79,7 +80,9 @@ def without_punctuation(
     are_removed = written.are_punctuation(punctuation_tags)
     of_leaves = are_removed if tree.word_ids is None else [are_removed[word] for word in tree.word_ids]
     kept = tree.without(of_leaves)
-    return from_spans(kept.words, kept.spans, kept.place)  # a constituent and its punctuation may have been two
+    before = list(accumulate((not removed for removed in are_removed), initial=0))  # words that stay
+    word_ids = kept.word_ids and [before[word] for word in kept.word_ids]
+    return from_spans(kept.words, kept.spans, kept.place, word_ids)  # a constituent and its marks may have been two
 
 
 def over_pieces(sentences: Sequence[LabelledTree], tokenizer: PreTrainedTokenizerBase) -> list[LabelledTree]:

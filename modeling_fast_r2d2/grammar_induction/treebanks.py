@@ -188,8 +188,13 @@ def _all_files(paths: list[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         if path.is_dir():
             inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_aside(file, path))
-            # If some files have the names of a treebank's files, the others in the folder have no trees.
-            files += [file for file in inside if re.match(TREEBANK_FILE, file.name, re.I)] or inside
+            # If some files have the names of a treebank's files, the others in the folder have no trees, as a rule.
+            known = [file for file in inside if re.match(TREEBANK_FILE, file.name, re.I)]
+            suffixes = {file.suffix for file in known}
+            if others := [file for file in inside if file not in known and file.suffix in suffixes]:
+                logger.warning("left out %d files beside %s, such as %s; give their folders, too, to read them",
+                               len(others), known[0], others[0])  # fmt: skip
+            files += known or inside
         elif path.is_file():
             files.append(path)
         else:

@@ -5,9 +5,11 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeling_fast_r2d2.grammar_induction import align, parse_brackets
+from modeling_fast_r2d2.grammar_induction import align, parse_brackets, score_trees
 from modeling_fast_r2d2.grammar_induction.alignment import words_of_parts
+from modeling_fast_r2d2.grammar_induction.labelled_trees import from_spans
 
+UNKNOWN = "[UNK]"
 WORDS = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=5)
 
 
@@ -45,3 +47,21 @@ def test_ten_thousand_unknown_leaves_are_aligned():
     assert found.words == gold.words
     assert words_of_parts(["abcdefgh"] * 20, [None] * 21) is not None
     assert words_of_parts(["abcdefgh"] * 20, [None] * 19) is None
+
+
+def test_leaves_of_accents_alone_belong_to_the_word_before_them():
+    """Thai and Hindi write vowels and tones so; a word may end in some."""
+    gold = parse_brackets("(S (NP (N บ้าน) (D นี้)) (VP (V สวย) (ADV มาก)))")
+    leaves = ["บ", "้", "า", "น", "น", "ี", "้", "ส", "ว", "ย", "ม", "า", "ก"]
+    for unknown in (None, 0, 4, 12):
+        tree = from_spans([UNKNOWN if leaf == unknown else text for leaf, text in enumerate(leaves)], [(0, 6), (7, 12)])
+        assert score_trees([tree], [gold]).sentence_f1 == 100
+    hindi = parse_brackets("(S (NP (N किताबें) (N घर)))")
+    assert align([from_spans(["किताब", "##े", "##ं", "घर"], [(0, 2)])], [hindi])[0][0].words == ("किताबें", "घर")
+
+
+def test_brackets_within_words_are_spelled_as_they_are_written():
+    gold = parse_brackets("(S (NP (N key-LRB-s-RRB-) (N :-LRB-)) (V x))")
+    written = from_spans(["key(s)", ":(", "x"], [(0, 1)])
+    for one, other in ((written, gold), (parse_brackets(gold.brackets()), written)):
+        assert align([one], [other])[0][0].spans == {(0, 1)} | one.spans
