@@ -63,27 +63,28 @@ def read_texts(data: DataOptions) -> Dataset | IterableDataset:
     if not others and not is_folder_of_texts and (os.path.isdir(first) or _looks_like_hub_name(first)):
         return _read_dataset(first, data)
     files, forms = [file for source in data.corpus for file in files_of(source)], forms_for(data)
-    known = (".jsonl",) if forms else ()
-    if tables := [name for name, *_ in files if name.endswith(DATA_SUFFIXES) and not name.endswith(known)]:
+    refused = {".json", *DATA_SUFFIXES} - ({".json", ".jsonl"} if forms else set())
+    if tables := [name for name, *_ in files if Path(name.removesuffix(".gz")).suffix in refused]:
         raise ValueError(
             f"{tables[0]} has columns, not lines of text; give its folder as the corpus, and --text_column"
         )
-    if next(lines_as_rows(files, forms), None) is None:
+    given = {"files": files, "forms": forms, "text_column": data.text_column}
+    if next(lines_as_rows(**given), None) is None:
         raise ValueError(f"no text in {', '.join(data.corpus)}: {len(files)} files without a line")
     columns, kind = Features({"text": Value("string")}), IterableDataset if data.streaming else Dataset
     try:
-        return kind.from_generator(lines_as_rows, features=columns, gen_kwargs={"files": files, "forms": forms})
+        return kind.from_generator(lines_as_rows, features=columns, gen_kwargs=given)
     except DatasetGenerationError as error:
         if isinstance(error.__cause__, ValueError):  # ours, with the file's name
             raise error.__cause__ from None
         raise
 
 
-def lines_as_rows(files: list[File], forms: str) -> Iterator[dict[str, str]]:
+def lines_as_rows(files: list[File], forms: str, text_column: str) -> Iterator[dict[str, str]]:
     """The lines of files; or their paragraphs, if ``forms`` is not empty: see `forms_for`."""
     for path, _, _ in files:
         lines = read_sentences(path)
-        for line in text_forms.paragraphs(lines) if forms else lines:
+        for line in text_forms.paragraphs(lines, text_column, path) if forms else lines:
             yield {"text": line}
 
 

@@ -242,7 +242,7 @@ def check_stream(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, dat
 
 def read_validation(files: list[File], tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> list[tuple[dict, str]]:
     """The first validation sentences that are not too long, as features and as texts; read like a corpus."""
-    read = fitting(lines_as_rows(files, forms_for(data)), tokenizer, data)
+    read = fitting(lines_as_rows(files, forms_for(data), data.text_column), tokenizer, data)
     found = list(itertools.islice(read, data.validation_sentences))
     if files and not found:
         names = ", ".join(name for name, *_ in files)

@@ -40,7 +40,9 @@ class DataOptions:
     })  # fmt: skip
     corpus_config: str | None = option("configuration of a Hub data set, such as wikitext-103-raw-v1")
     corpus_split: str = option("split of a `datasets` folder or of a Hub data set", "train")
-    text_column: str = option("column that holds the text in a `datasets` folder or a Hub data set", "text")
+    text_column: str = option(
+        "column that holds the text in a `datasets` folder or a Hub data set, or its key in lines of JSON", "text"
+    )  # fmt: skip
     streaming: bool = option(
         "read the corpus during training, for a corpus that is larger than the disk; a change of the corpus is then "
         "not noticed",

@@ -14,15 +14,30 @@ SHORTEST_FULL_LINE, FULL = 30, 0.8  # characters, in the median line; its length
 TERMINAL = regex.compile(r"[\p{SB=STerm}\p{SB=ATerm}…:;]\W*$")
 
 
-def paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """The paragraphs of one file. Its first lines show its form.
+def paragraphs(lines: Iterable[str], text_column: str | None = None, place: str = "the text") -> Iterator[str]:
+    """The paragraphs of one file, or of one document. Its first lines show its form.
 
     Args:
         lines: without blanks at their ends.
+        text_column: the key of the text in lines of JSON. None: a document, whose lines are no JSON.
+        place: the file, for messages.
+
+    Raises:
+        ValueError: if lines of JSON have no such key, or if CoNLL-U has no text.
     """
     lines = iter(lines)
     first = list(itertools.islice(lines, LINES_TO_LOOK_AT))
-    return FORMS[form_of(first)](itertools.chain(first, lines))
+    form, every = form_of(first), itertools.chain(first, lines)
+    if form == "JSON lines" and text_column is None:
+        return iter(every)
+    if form == "JSON lines":
+        rows = list(filter(None, map(_json_object, first)))
+        if not any(text_column in row for row in rows):
+            raise ValueError(f"{place} has no key {text_column!r} but {', '.join(rows[0])}; give --text_column")
+        return _from_json(every, text_column)
+    if form == "CoNLL-U" and not any(re.match(r"# text =", line) for line in first):
+        raise ValueError(f"{place} is CoNLL-U without lines `# text = ...`, from which sentences are read")
+    return FORMS[form](every)
 
 
 def form_of(lines: list[str]) -> str:
@@ -32,7 +47,7 @@ def form_of(lines: list[str]) -> str:
         return "CoNLL-U"
     if any(line.startswith("<doc ") for line in lines):
         return "extracts"
-    if any(lines) and all(_text_of_json(line) is not None for line in lines if line):
+    if any(lines) and all(_json_object(line) is not None for line in lines if line):
         return "JSON lines"
     return "wrapped" if _is_wrapped(lines) else "lines"
 
@@ -43,18 +58,21 @@ def _is_wrapped(lines: list[str]) -> bool:
     lengths = sorted(len(line) for line, _ in pairs)
     if not lengths or lengths[len(lengths) // 2] < max(SHORTEST_FULL_LINE, FULL * lengths[len(lengths) * 9 // 10]):
         return False
-    going_on = sum(following[0].islower() and not TERMINAL.search(line) for line, following in pairs)
+    going_on = sum(_may_go_on(following) and not TERMINAL.search(line) for line, following in pairs)
     return going_on > WRAPPED_SHARE * len(pairs)
 
 
-def _text_of_json(line: str) -> str | None:
-    """The ``text`` of a line of JSON; None for any other line."""
+def _may_go_on(line: str) -> bool:
+    """Whether a sentence may go on with this line: with a letter that is no capital one, as most scripts have none."""
+    return line[0].isalpha() and not line[0].isupper()
+
+
+def _json_object(line: str) -> dict | None:
+    """The object that a line of JSON is; None for any other line."""
     try:
-        row = json.loads(line) if line.startswith("{") else None
+        return json.loads(line) if line.startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    text = row.get("text") if isinstance(row, dict) else None
-    return text if isinstance(text, str) else None
 
 
 def _from_conllu(lines: Iterable[str]) -> Iterator[str]:
@@ -65,8 +83,10 @@ def _from_extracts(lines: Iterable[str]) -> Iterator[str]:
     return (line for line in lines if not re.match(r"</?doc\b", line))
 
 
-def _from_json(lines: Iterable[str]) -> Iterator[str]:
-    return (part for line in lines for part in (_text_of_json(line) or "").splitlines())
+def _from_json(lines: Iterable[str], text_column: str) -> Iterator[str]:
+    texts = ((_json_object(line) or {}).get(text_column) for line in lines)
+    documents = (map(str.strip, text.splitlines()) for text in texts if isinstance(text, str))
+    return itertools.chain.from_iterable(map(paragraphs, documents))
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
@@ -79,7 +99,6 @@ def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
 FORMS: dict[str, Callable[[Iterable[str]], Iterator[str]]] = {
     "CoNLL-U": _from_conllu,
     "extracts": _from_extracts,
-    "JSON lines": _from_json,
     "wrapped": _unwrapped,
     "lines": iter,
 }

@@ -167,8 +167,13 @@ def test_what_no_line_of_the_first_thousands_has_is_found_later(tmp_path, tokeni
 def test_files_with_columns_are_no_lines_of_text(tmp_path):
     for name, text in (("a.jsonl", '{"text": "a cat sleeps"}'), ("LICENSE.txt", "all rights")):
         (tmp_path / name).write_text(text + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"a\.jsonl has columns, not lines"):
-        read_texts(DataOptions([str(tmp_path / "a.jsonl")]))
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.write('{"body": "a cat sleeps"}\n')
+    for name in ("a.jsonl", "b.jsonl.gz"):
+        with pytest.raises(ValueError, match=f"{name} has columns, not lines"):
+            read_texts(DataOptions([str(tmp_path / name)]))
+    with pytest.raises(ValueError, match=r"b\.jsonl\.gz has no key 'text' but body; give --text_column"):
+        read_texts(DataOptions([str(tmp_path / "b.jsonl.gz")], sentence_rule="text"))
     with pytest.raises(
         ValueError, match=r"has texts, such as .*LICENSE\.txt, and files of a data set, such as .*a\.jsonl"
     ):

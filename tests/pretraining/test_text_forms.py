@@ -42,7 +42,29 @@ def as_book(texts):
 )
 def test_every_form_gives_the_same_paragraphs(write, form):
     lines = list(write(PARAGRAPHS))
-    assert form_of(lines) == form and list(filter(None, paragraphs(lines))) == PARAGRAPHS
+    assert form_of(lines) == form and list(filter(None, paragraphs(lines, "text"))) == PARAGRAPHS
+
+
+def test_documents_in_json_may_be_wrapped_and_some_may_be_empty():
+    rows = [{"id": 1, "body": "\n".join(as_book([text]))} for text in PARAGRAPHS] + [{"id": 2, "body": None}, {"id": 3}]
+    lines = [json.dumps(row) for row in rows]
+    assert list(filter(None, paragraphs(lines, "body"))) == PARAGRAPHS
+    with pytest.raises(ValueError, match=r"a\.jsonl has no key 'text' but id, body; give --text_column"):
+        paragraphs(lines, "text", "a.jsonl")
+    assert list(paragraphs(lines)) == lines  # a document, as of a program's source
+
+
+def test_sentences_go_on_in_scripts_without_small_letters():
+    text = "लड़के ने किताब पढ़ी और फिर वह अपने दोस्तों के साथ नदी के किनारे खेलने चला गया। शाम को वे सब घर लौट आए।"
+    lines = list(as_book([text] * 3))
+    assert form_of(lines) == "wrapped" and list(paragraphs(lines)) == [text] * 3
+    assert form_of([part + "।" for part in text.split("।")] * 20) == "lines"
+
+
+def test_conllu_without_text_is_refused():
+    lines = [line for line in as_conllu(PARAGRAPHS) if not line.startswith("# text")]
+    with pytest.raises(ValueError, match=r"b\.conllu is CoNLL-U without lines `# text"):
+        paragraphs(lines, "text", "b.conllu")
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=20))
