@@ -23,7 +23,7 @@ from glue.options import FineTuningArguments, GlueOptions
 from glue.report import collect_results, model_card, table
 from glue.tasks import Task, find_task
 from glue.training import make_trainer
-from modeling_fast_r2d2.text_files import hold_folder, write_text
+from modeling_fast_r2d2.text_files import hold_folder, read_record, write_text
 from pretraining.checkpoints import last_whole_checkpoint
 
 
@@ -59,7 +59,10 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
         trainer.processing_class.save_pretrained(folder)
     result = collect_results(task, trainer, options, settings)
     if settings.should_save:
-        write_text(Path(settings.output_dir) / "results.json", json.dumps(result, indent=1) + "\n")
+        file = Path(settings.output_dir) / "results.json"
+        if settings.resume_from_checkpoint and file.is_file():  # of the same run, which was over
+            result["train_seconds"] += read_record(file)["train_seconds"]
+        write_text(file, json.dumps(result, indent=1) + "\n")
         place = trainer.hub_model_id if settings.push_to_hub else str(folder)
         (folder / "README.md").write_text(model_card(task, result, place, options.license), encoding="utf-8")
         if settings.push_to_hub:

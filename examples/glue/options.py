@@ -63,6 +63,7 @@ class FineTuningArguments(TrainingArguments):
     logging_strategy: str = option("when to log the training loss", "epoch")
     save_total_limit: int | None = option("number of checkpoints that are kept", 2)
     load_best_model_at_end: bool = option("end with the weights of the best epoch", True)
+    ddp_find_unused_parameters: bool | None = option("whether processes look for weights without a gradient", True)
     hub_strategy: str = option("when to upload; any value but end also uploads every checkpoint", "end")
 
     def __post_init__(self):

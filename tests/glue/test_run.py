@@ -90,6 +90,7 @@ def test_the_newest_checkpoint_of_each_task_goes_on(checkpoint, glue, output, tm
     [again] = run(checkpoint, glue, tmp_path, "--resume_from_checkpoint", "true")
     first = results_of(output, "SST-2")
     assert [epoch["dev_chart_loss"] for epoch in again["epochs"]] == [e["dev_chart_loss"] for e in first["epochs"]]
+    assert again["train_seconds"] > first["train_seconds"]  # not only what was left to do
 
 
 @pytest.mark.slow
