@@ -65,3 +65,8 @@ def test_weights_that_are_missing_or_unknown_are_refused(tmp_path, weights, mess
     with pytest.raises(ValueError, match=message):
         convert_files(tmp_path / "config.json", [path], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_berts_vocabulary_has_its_unknown_word():
+    assert convert_config({"vocab_size": 30522, "cls_token_id": 101}).unk_token_id == 100
+    assert convert_config({"vocab_size": 30522, "cls_token_id": 101, "unk_token_id": 3}).unk_token_id == 3

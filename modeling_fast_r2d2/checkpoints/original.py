@@ -76,6 +76,8 @@ def convert_config(original: Mapping[str, Any]) -> FastR2D2Config:
         raise ValueError(f"embedding_dim must equal hidden_size, got {original['embedding_dim']} and {size}")
     ours = {name: original[name] for name in SAME_CONFIG_NAMES if name in original}
     ours |= {name: original[theirs] for theirs, name in CONFIG_NAMES.items() if theirs in original}
+    if original.get("cls_token_id") == 101:  # BERT's vocabulary, whose [UNK] the authors' files do not name
+        ours.setdefault("unk_token_id", 100)
     return FastR2D2Config(**ours)
 
 
