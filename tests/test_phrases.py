@@ -76,3 +76,5 @@ def test_a_text_without_words_has_no_vector(parser):
 def test_texts_without_phrases_are_refused(parser):
     with pytest.raises(ValueError, match="no phrase of 2 to 8 words"):
         PhraseIndex.build(parser, ["sleeps", "..."])
+    with pytest.raises(ValueError, match="several texts, got one"):
+        PhraseIndex.build(parser, "the old man sleeps")

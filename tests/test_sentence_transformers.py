@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoProcessor, AutoTokenizer
 
 pytest.importorskip("sentence_transformers")
 
@@ -129,6 +129,21 @@ def test_an_adapter_reloads_with_the_same_vectors(tmp_path):
     )
     embedder.eval().save_pretrained(str(tmp_path))
     assert_equal(SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS), embedder.encode(TEXTS))
+
+
+def test_an_adapter_that_peft_saved_is_refused(tmp_path, tokenizer):
+    """sentence-transformers would take a mean over constituents and padding."""
+    peft = pytest.importorskip("peft")
+    options = peft.LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query_key_value"])
+    peft.get_peft_model(AutoModel.from_pretrained(bundled_checkpoint()), options).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="wrong vectors.* merge an adapter first"):
+        SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
+
+
+def test_what_is_no_text_is_named_among_texts():
+    with pytest.raises(ValueError, match="got nan"):
+        AutoProcessor.from_pretrained(bundled_checkpoint())(["A fine film", float("nan"), "b"])
 
 
 @pytest.mark.slow

@@ -82,11 +82,13 @@ class FastR2D2Processor(ProcessorMixin):
         text = list(text) if isinstance(text, Iterator) else text  # it is looked at twice
         may_have_pairs = not is_split_into_words and isinstance(text, Iterable)
         if may_have_pairs and not all(isinstance(item, str) for item in text):
-            return BatchFeature(dict(self.tokenizer([_checked_pair(pair) for pair in text], **options)))
+            for item in sorted(text, key=lambda item: isinstance(item, str)):  # a text is the last to be wrong
+                _check_pair(item)
+            return BatchFeature(dict(self.tokenizer(list(text), **options)))
         if not self.is_described:
             raise ValueError(
                 f"the model's folder has no {MODULES}, so sentence-transformers would take the wrong vectors: it was "
-                "saved by an older version; load the model with AutoModel and save it again"
+                "saved by an older version; load the model with AutoModel and save it again, and merge an adapter first"
             )
         limit = options.pop("max_length", None)
         limit = self.tokenizer.model_max_length if limit is None else limit
@@ -148,12 +150,11 @@ class FastR2D2Processor(ProcessorMixin):
         return {name: value for name, value in fields.items() if name != "is_described"}
 
 
-def _checked_pair(pair: Any) -> Any:
+def _check_pair(pair: Any) -> None:
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
         raise ValueError(
             f"give texts, pairs of two texts, or lists of words with is_split_into_words=True; got {pair!r:.80}"
         )
-    return pair
 
 
 def _check_options(options: dict[str, Any]) -> None:

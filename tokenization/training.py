@@ -81,7 +81,8 @@ def train_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
-        word_rule=word_rule, **SPECIAL_TOKENS,
+        word_rule=word_rule, processor_class="FastR2D2Processor",  # also known beside an adapter, without a config.json
+        **SPECIAL_TOKENS,
         **{name: [*words] for name, words in found.items() if words is not None},
     )  # fmt: skip
 

@@ -75,8 +75,10 @@ class PhraseIndex:
             max_words: the length of the longest phrases; the shortest have two words.
 
         Raises:
-            ValueError: if no text has a phrase.
+            ValueError: for a single text, and if no text has a phrase.
         """
+        if isinstance(texts, str):
+            raise ValueError("texts must be several texts, got one; put it in a list")
         sentences: list[str] = []
         places, vectors, seen = [], [], set()
         with tqdm(unit=" sentences", desc="encoding", disable=not show_progress) as bar:
