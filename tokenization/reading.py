@@ -172,7 +172,6 @@ def sentences_to_parse(
     word_offsets: Sequence[Sequence[Span]] | None = None,
     set_marks_aside: bool = False,
     max_length: int | None = None,
-    all_bounds: bool = False,
 ) -> list[ReadSentence]:
     """Tokenize sentences for a parser.
 
@@ -183,7 +182,6 @@ def sentences_to_parse(
         set_marks_aside: take out the punctuation between words, so that the model does not see it. A sentence of
             nothing but punctuation keeps it.
         max_length: the number of pieces to keep of each sentence, punctuation included; None keeps all.
-        all_bounds: give bounds at all commas, as pretraining has them.
 
     Raises:
         ValueError: if the tokenizer is slow, if words and ``word_offsets`` differ in number, or as `checked_sentences`
@@ -204,7 +202,7 @@ def sentences_to_parse(
     encoded["words"] = [list(words) or [tokenizer.unk_token] for words in given]
     encoded["word_offsets"] = [list(places) or [(0, 0)] for places in offsets]
     read = [_read_words(dict(zip(encoded, row, strict=True))) for row in zip(*encoded.values(), strict=True)]
-    coordinators = None if all_bounds else tokenizer.init_kwargs.get("coordinators", ())
+    coordinators = tokenizer.init_kwargs.get("coordinators", ())
     return [_set_marks_aside(sentence, coordinators) for sentence in read] if set_marks_aside else read
 
 
@@ -275,11 +273,11 @@ def _joined(words: Sequence[str]) -> list[Span]:
     return [(start, start + len(word)) for start, word in zip(starts, words, strict=False)]
 
 
-def _set_marks_aside(whole: ReadSentence, coordinators: Collection[str] | None) -> ReadSentence:
+def _set_marks_aside(whole: ReadSentence, coordinators: Collection[str]) -> ReadSentence:
     """The sentence without the words that are nothing but punctuation; a genitive's apostrophe stays.
 
     Args:
-        coordinators: as for `find_commas`; None gives bounds at all commas.
+        coordinators: as for `find_commas`.
     """
     is_kept = [not is_mark for is_mark in are_marks(whole.words)]
     if all(is_kept) or not any(is_kept):
@@ -291,13 +289,11 @@ def _set_marks_aside(whole: ReadSentence, coordinators: Collection[str] | None) 
     pieces = [piece for piece, word in enumerate(whole.word_ids) if is_kept[word]]
     ids, offsets = [whole.input_ids[piece] for piece in pieces], [whole.piece_offsets[piece] for piece in pieces]
     word_ids = [kept_so_far[whole.word_ids[piece]] - 1 for piece in pieces]
-    bounded, joined = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}, set[int]()
-    if coordinators is not None:
-        commas = find_commas(words, marks, places, coordinators)
-        bounded, joined = bounded - commas.loose, commas.joining
+    commas = find_commas(words, marks, places, coordinators)
+    bounded = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)} - commas.loose
     bounds, in_lists = (
         [k for k in range(len(ids) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in found]
-        for found in (bounded, joined)
+        for found in (bounded, commas.joining)
     )
     return ReadSentence(
         ids, word_ids, word_spans(word_ids), bounds, in_lists, words, marks, places, offsets, word_offsets, mark_offsets

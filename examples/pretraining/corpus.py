@@ -25,6 +25,7 @@ from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import (
     SENTENCE_RULES,
     clean_wikitext,
+    coordination,
     language,
     read_sentences,
     reading,
@@ -232,10 +233,11 @@ def rules_of_reading(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: D
     A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not. The
     modules that read are in the key because a new version of this package may change them.
     """
-    modules = map(inspect.getsource, (language, reading, sentence_rules, word_rules, words))
+    modules = map(inspect.getsource, (coordination, language, reading, sentence_rules, word_rules, words))
     return [
         texts._fingerprint, tokenizer.backend_tokenizer.to_str(), tokenizer.init_kwargs.get("word_rule"),
-        data.sentence_rule, data.clean_wikitext, data.keep_punctuation, data.max_length, *modules,
+        tokenizer.init_kwargs.get("coordinators"), data.sentence_rule, data.clean_wikitext, data.keep_punctuation,
+        data.max_length, *modules,
     ]  # fmt: skip
 
 
@@ -258,7 +260,7 @@ def tokenize(sentences: list[str], tokenizer: PreTrainedTokenizerBase, data: Dat
     """Sentences with the columns of `Corpus`; those that are too long have only a length."""
     fits = [len(sentence) <= CHARACTERS_PER_TOKEN * data.max_length for sentence in sentences]
     fitting = list(itertools.compress(sentences, fits))
-    read = iter(sentences_to_parse(tokenizer, fitting, set_marks_aside=not data.keep_punctuation, all_bounds=True))
+    read = iter(sentences_to_parse(tokenizer, fitting, set_marks_aside=not data.keep_punctuation))
     return [
         _row_within_limit(next(read), data) if fit else _row_without_tokens(len(sentence))
         for sentence, fit in zip(sentences, fits, strict=True)
