@@ -172,7 +172,7 @@ def kernels_for(stack: CompositionStack, vectors: Tensor) -> Any:
     if not stack.layers[0].is_gelu:
         return None
     config, dtype = stack.config, computing_dtype(vectors)
-    sizes = config.hidden_size, config.num_attention_heads, config.intermediate_size, config.window_size
+    sizes = config.hidden_size, config.num_attention_heads, config.intermediate_size, min(config.window_size, 32)
     return fused_kernels(config.composition_kernels, vectors[:0].to(dtype), sizes)
 
 

@@ -24,7 +24,7 @@ class TopDownParser(nn.Module):
     Transformer's output.
 
     Weights and scores are float32 or wider, also in a model of half precision and under autocast. In half precision
-    many scores would be equal, and trees would change.
+    many scores would be equal, and trees would change. On a GPU, torch's settings decide about TF32 in the LSTM.
     """
 
     confidence_weight: Tensor  # only with ``config.confidence_words``

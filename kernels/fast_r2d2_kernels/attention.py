@@ -175,11 +175,13 @@ def _attention_backward_kernel(
         left *= tl.sum(arriving * left_value, 1, keep_dims=True)
         right *= tl.sum(arriving * right_value, 1, keep_dims=True)
         own *= tl.sum(arriving * own_value, 1, keep_dims=True)
-        mean = to_left * left + to_right * right + to_own * own
+        # By differences in pairs: with a weight of 1 these are 0, however a GPU rounds the weights' sum.
+        left_right, left_own = to_left * to_right * (left - right), to_left * to_own * (left - own)
+        right_own = to_right * to_own * (right - own)
         left, right, own = (
-            to_left * (left - mean) * scale,
-            to_right * (right - mean) * scale,
-            to_own * (own - mean) * scale,
+            (left_right + left_own) * scale,
+            (right_own - left_right) * scale,
+            -(left_own + right_own) * scale,
         )
         grad_left_key += left * query
         grad_right_key += right * query

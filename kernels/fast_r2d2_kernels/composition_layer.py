@@ -116,7 +116,7 @@ def _run(
 ) -> _Activations:
     heads, eps, attention_p, p, seed = options
     tokens, compositions, size = hidden.shape
-    rows = hidden.reshape(-1, size)
+    rows = hidden.reshape(-1, size).contiguous()  # the kernels read packed rows
     if projected is None:
         projected = F.linear(rows, weights.query_key_value).view(tokens, compositions, 3 * size)
     attended = _attention(projected, role_bias, heads, attention_p, seed).view(-1, size)
@@ -137,7 +137,8 @@ class _Layer(torch.autograd.Function):
         context: Any, hidden: Tensor, role_bias: Tensor, projected: Tensor | None, options: LayerOptions,
         *tensors: Tensor,
     ) -> Tensor:  # fmt: skip
-        weights = LayerWeights(*tensors)
+        weights = LayerWeights(*(tensor.contiguous() for tensor in tensors))
+        role_bias, projected = role_bias.contiguous(), projected if projected is None else projected.contiguous()
         run = _run(hidden, role_bias, projected, options, weights)
         context.options, context.projects = options, projected is None
         context.save_for_backward(hidden, role_bias, *weights, *run)

@@ -1,7 +1,7 @@
 """The input of a batch of compositions: repeated task tokens, then the vectors of the left and the right children.
 
 A node may be the child of many compositions. Its gradient is summed over them in order, without atomic additions, so
-that training on a GPU is bitwise repeatable. The order comes from a sort, which may be made for many levels at once.
+that it is the same in every run. The order comes from a sort, which may be made for many levels at once.
 """
 
 from typing import Any

@@ -91,6 +91,8 @@ def first_fault(
     for name, example in examples(*sizes, with_gradients).items():
         try:
             error = _largest_error(example, device, dtype, with_gradients)
+        except torch.OutOfMemoryError:
+            raise  # it says nothing about the kernel
         except Exception as fault:  # whatever a compiler, a driver or a launch raises: torch can do without the kernel
             return f"the kernel {name} fails: {type(fault).__name__}: {fault}"
         if not error <= TOLERANCE[dtype]:  # NaN is a fault
@@ -112,6 +114,7 @@ def _largest_error(example: Example, device: torch.device, dtype: torch.dtype, w
         torch.inference_mode(False),
         torch.set_grad_enabled(with_gradients),
         torch.autocast(device.type, enabled=False),
+        torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda saved: saved),  # not a checkpoint's
     ):
         drawn = [torch.randn(shape, generator=generator).to(device, dtype) for shape in example.shapes]
         ours = _results(example.op, drawn, example.options)

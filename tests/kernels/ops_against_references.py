@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fast_r2d2_kernels as kernels
-from comparison import DEVICE, DTYPES, assert_close, draw
+from comparison import DEVICE, DTYPES, OF_A_LAYER, assert_close, draw
 from fast_r2d2_kernels.attention import composition_attention_reference
 from fast_r2d2_kernels.bias_gelu import bias_gelu_reference
 from fast_r2d2_kernels.blend_norm import blend_norm_reference
@@ -75,6 +75,7 @@ def test_a_layer_as_one_node(tasks, count, heads, head_size, dropout_p, dtype):
         lambda hidden, role_bias, *weights: composition_layer_reference(hidden, role_bias, None, options, *weights),
         layer_tensors(tasks, count, heads * head_size),
         dtype,
+        OF_A_LAYER,
     )
 
 

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import fast_r2d2_kernels
+from fast_r2d2_kernels import trust
 from modeling_fast_r2d2 import fused
 
 SIZES = 8, 2, 16, 3
@@ -64,3 +66,24 @@ assert x.grad.isfinite().all()
 def test_references_run_where_triton_cannot_be_installed():
     run = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_TRITON], capture_output=True, text=True)
     assert run.returncode == 0 and not run.stderr, run.stderr
+
+
+def test_a_check_within_a_checkpoint_finds_what_it_finds_elsewhere():
+    """Its own gradients are no reason to compute the checkpoint again."""
+    found = []
+
+    def run(tensor):
+        found.append(trust.first_fault(torch.device("cpu"), torch.float32, (24, 2, 48, 2)))
+        return tensor.exp()
+
+    checkpoint(run, torch.ones(2, requires_grad=True), use_reentrant=False).sum().backward()
+    assert found[0] is None
+
+
+def test_a_full_gpu_is_no_fault_of_a_kernel(monkeypatch):
+    def fails(*_):
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(trust, "_largest_error", fails)
+    with pytest.raises(torch.OutOfMemoryError):
+        trust.first_fault(torch.device("cpu"), torch.float32, (24, 2, 48, 2))
