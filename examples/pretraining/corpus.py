@@ -146,8 +146,7 @@ def documents_as_paragraphs(texts: Dataset | IterableDataset, forms: str) -> Dat
     """The paragraphs of rows that are whole documents, each laid out as a file may be."""
 
     def cut(rows: dict[str, list[str | None]]) -> dict[str, list[str]]:
-        documents = ((line.strip() for line in (text or "").split("\n")) for text in rows["text"])
-        return {"text": [paragraph for lines in documents for paragraph in text_forms.paragraphs(lines)]}
+        return {"text": [part for text in rows["text"] for part in text_forms.document_paragraphs(text or "")]}
 
     if isinstance(texts, IterableDataset):
         return texts.map(cut, batched=True)

@@ -9,27 +9,28 @@ import regex
 
 LINES_TO_LOOK_AT = 5000
 # Of neighbouring lines, the share in which a sentence goes on in the next line, from which a text is hard-wrapped.
-WRAPPED_SHARE = 0.2
+WRAPPED_SHARE, FEWEST_PAIRS = 0.2, 2
 SHORTEST_FULL_LINE, FULL = 30, 0.8  # characters, in the median line; its length by that of the longer ones
+SHARE_OF_JSON = 0.9  # of lines, from which a file is lines of JSON
 TERMINAL = regex.compile(r"[\p{SB=STerm}\p{SB=ATerm}…:;]\W*$")
 
 
-def paragraphs(lines: Iterable[str], text_column: str | None = None, place: str = "the text") -> Iterator[str]:
-    """The paragraphs of one file, or of one document. Its first lines show its form.
+def paragraphs(lines: Iterable[str], text_column: str = "text", place: str = "the text") -> Iterator[str]:
+    """The paragraphs of one file. Its first lines show its form.
 
     Args:
         lines: without blanks at their ends.
-        text_column: the key of the text in lines of JSON. None: a document, whose lines are no JSON.
+        text_column: the key of the text in lines of JSON.
         place: the file, for messages.
 
     Raises:
-        ValueError: if lines of JSON have no such key, or if CoNLL-U has no text.
+        ValueError: if lines of JSON have no such key, if a file of JSON has other lines, or if CoNLL-U has no text.
     """
     lines = iter(lines)
     first = list(itertools.islice(lines, LINES_TO_LOOK_AT))
     form, every = form_of(first), itertools.chain(first, lines)
-    if form == "JSON lines" and text_column is None:
-        return iter(every)
+    if form != "JSON lines" and place.removesuffix(".gz").endswith((".json", ".jsonl")):
+        raise ValueError(f"{place} is not JSON with an object per line; give its folder, which `datasets` reads")
     if form == "JSON lines":
         rows = list(filter(None, map(_json_object, first)))
         if not any(text_column in row for row in rows):
@@ -40,6 +41,12 @@ def paragraphs(lines: Iterable[str], text_column: str | None = None, place: str 
     return FORMS[form](every)
 
 
+def document_paragraphs(text: str) -> list[str]:
+    """The paragraphs of one document, whose lines may be wrapped."""
+    lines = list(map(str.strip, text.splitlines()))
+    return list(_unwrapped(lines)) if _is_wrapped(lines) else lines
+
+
 def form_of(lines: list[str]) -> str:
     """A key of `FORMS`: how the text is laid out."""
     has_text = any(re.match(r"# (sent_id|text) =", line) for line in lines)
@@ -47,7 +54,8 @@ def form_of(lines: list[str]) -> str:
         return "CoNLL-U"
     if any(line.startswith("<doc ") for line in lines):
         return "extracts"
-    if any(lines) and all(_json_object(line) is not None for line in lines if line):
+    are_json = [_json_object(line) is not None for line in lines if line]
+    if are_json and sum(are_json) >= SHARE_OF_JSON * len(are_json):  # a last line may be cut
         return "JSON lines"
     return "wrapped" if _is_wrapped(lines) else "lines"
 
@@ -58,8 +66,11 @@ def _is_wrapped(lines: list[str]) -> bool:
     lengths = sorted(len(line) for line, _ in pairs)
     if not lengths or lengths[len(lengths) // 2] < max(SHORTEST_FULL_LINE, FULL * lengths[len(lengths) * 9 // 10]):
         return False
-    going_on = sum(_may_go_on(following) and not TERMINAL.search(line) for line, following in pairs)
-    return going_on > WRAPPED_SHARE * len(pairs)
+    widest = lengths[len(lengths) * 9 // 10] / FULL  # a title's neighbour may be longer
+    going_on = sum(
+        _may_go_on(following) and len(following) <= widest and not TERMINAL.search(line) for line, following in pairs
+    )
+    return len(pairs) >= FEWEST_PAIRS and going_on > WRAPPED_SHARE * len(pairs)
 
 
 def _may_go_on(line: str) -> bool:
@@ -85,8 +96,7 @@ def _from_extracts(lines: Iterable[str]) -> Iterator[str]:
 
 def _from_json(lines: Iterable[str], text_column: str) -> Iterator[str]:
     texts = ((_json_object(line) or {}).get(text_column) for line in lines)
-    documents = (map(str.strip, text.splitlines()) for text in texts if isinstance(text, str))
-    return itertools.chain.from_iterable(map(paragraphs, documents))
+    return itertools.chain.from_iterable(document_paragraphs(text) for text in texts if isinstance(text, str))
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:

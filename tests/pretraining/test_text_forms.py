@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pretraining.text_forms import form_of, paragraphs
+from pretraining.text_forms import document_paragraphs, form_of, paragraphs
 
 PARAGRAPHS = [
     "The old man bought a new car, which his neighbours, who had never liked him, called a waste of his savings.",
@@ -51,7 +51,22 @@ def test_documents_in_json_may_be_wrapped_and_some_may_be_empty():
     assert list(filter(None, paragraphs(lines, "body"))) == PARAGRAPHS
     with pytest.raises(ValueError, match=r"a\.jsonl has no key 'text' but id, body; give --text_column"):
         paragraphs(lines, "text", "a.jsonl")
-    assert list(paragraphs(lines)) == lines  # a document, as of a program's source
+    cut = [*lines, *lines[3:] * 3, lines[0][:30]]
+    assert list(filter(None, paragraphs(cut, "body"))) == PARAGRAPHS
+    with pytest.raises(ValueError, match=r"a\.json\.gz is not JSON with an object per line"):
+        paragraphs(["[", *lines, "]"] * 2 + ["["] * 5, "body", "a.json.gz")
+
+
+def test_the_form_of_a_document_is_no_files():
+    for text in (json.dumps({"a": 1}), "# sent_id = 3", "# text = 5"):
+        assert document_paragraphs(text) == [text]
+
+
+def test_a_title_is_no_part_of_the_text_below_it():
+    title, body = "लड़के की किताब और उसके दोस्तों की कहानी का पहला भाग", "लड़के ने किताब पढ़ी और फिर वह खेलने चला गया। " * 4
+    assert document_paragraphs(f"{title}\n{body}") == [title, body.strip()]
+    lines = [title, body.strip(), ""] * 60
+    assert list(paragraphs(lines)) == lines
 
 
 def test_sentences_go_on_in_scripts_without_small_letters():
