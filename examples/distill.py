@@ -15,6 +15,7 @@ The options of `TrainingArguments` are options here. The same command with ``--r
 from its newest checkpoint. Other folders that hold something are refused.
 """
 
+import itertools
 import shutil
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,7 @@ from pretraining.evaluation import read_gold_trees
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
+from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 from tokenization_fast_r2d2.word_rules import find_words
 
@@ -82,8 +84,8 @@ class DistillationOptions:
         "bonus in nats for split points at punctuation, in checkpoints; by default as they are configured"
     )
     max_words: int = option(
-        "longer sentences are left out, in words and marks, or in characters where a script has no blanks; time grows "
-        "with the cube of the length", 60
+        "longer sentences are left out, in words, or in characters where a script has no blanks; time grows with the "
+        "cube of the length", 60
     )  # fmt: skip
     treebank: str | None = option("file of bracketed trees, to print F1 at every save")
     treebank_half: str | None = option(
@@ -300,8 +302,11 @@ def make_dataset(lines: list[str], options: DistillationOptions, settings: Train
 
 
 def count_words(line: str) -> int:
-    """The words and marks of a line; where a script has no blanks, its characters."""
-    return sum(last - first if is_unspaced else 1 for (first, last), is_unspaced in find_words(line))
+    """The words of a line, without its marks; where a script has no blanks, its characters."""
+    found = find_words(line)
+    are_words = (not is_mark for is_mark in are_marks([line[first:last] for (first, last), _ in found]))
+    words = itertools.compress(found, are_words)
+    return sum(last - first if is_unspaced else 1 for (first, last), is_unspaced in words)
 
 
 def save_student(

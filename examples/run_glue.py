@@ -60,7 +60,8 @@ def run(task: Task, options: GlueOptions, settings: FineTuningArguments) -> dict
     result = collect_results(task, trainer, options, settings)
     if settings.should_save:
         file = Path(settings.output_dir) / "results.json"
-        if settings.resume_from_checkpoint and file.is_file():  # of the same run, which was over
+        newest = last_whole_checkpoint(Path(settings.output_dir))
+        if newest and settings.resume_from_checkpoint == newest and file.is_file():  # the run was over
             result["train_seconds"] += read_record(file)["train_seconds"]
         write_text(file, json.dumps(result, indent=1) + "\n")
         place = trainer.hub_model_id if settings.push_to_hub else str(folder)
