@@ -141,3 +141,10 @@ def test_a_constituent_that_tears_a_word_is_not_sure(tokenizer):
     evidence = evidence_of(leaves, words, np.zeros(2, np.float32), spans)
     found = confidences(evidence, len(spans), Calibration(), np.zeros((len(words), 4)))
     np.testing.assert_allclose(found, [0, 0.5, 1, 1, 0, 1], atol=1e-6)
+    assert found[0] == found[4] == 0
+    [marked] = sentences_to_parse(tokenizer, ["unbelievability, dogs"], set_marks_aside=True)
+    leaves = marked.with_pieces_as_words(tokenizer.convert_ids_to_tokens(marked.input_ids))
+    last = marked.word_ids.index(1)  # where the comma stands; before it, the last piece of the first word
+    spans = [(last - 1, last), (0, last), (0, last + 1)]
+    evidence = evidence_of(leaves, marked.word_ids, np.zeros(1, np.float32), spans)
+    assert confidences(evidence, 3, Calibration(), np.zeros((len(marked.word_ids), 4))).tolist() == [0, 1, 1]

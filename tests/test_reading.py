@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import pipeline
+from transformers import AddedToken, pipeline
 
 from fast_r2d2_entry_points.command_line.formats import as_json
 from modeling_fast_r2d2 import BinaryTree
@@ -34,6 +34,8 @@ def test_a_text_is_words_and_marks(tokenizer):
 def test_tokens_that_were_added_are_words(tokenizer):
     """Longer ones first. Those that are words anyway change nothing."""
     tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.add_tokens([AddedToken("New York", single_word=True)])
+    assert sentences_to_parse(tokenizer, ["New Yorkers"])[0].words == ["New", "Yorkers"]
     tokenizer.add_tokens(["[NAME]", "<ent>", "<ent>[NAME]", "the"])
     [read] = sentences_to_parse(tokenizer, ["We met [NAME] (<ent>) there, <ent>[NAME]"])
     assert read.words == ["We", "met", "[NAME]", "(", "<ent>", ")", "there", ",", "<ent>[NAME]"]

@@ -1,11 +1,14 @@
 """Words and marks of texts: a treebank's, with what belongs together whole, and nothing lost."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from tokenization_fast_r2d2 import train_tokenizer
+from tokenization_fast_r2d2.reading import sentences_to_parse
 from tokenization_fast_r2d2.word_rules import CUTS, find_words
 from tokenization_fast_r2d2.words import words_of_texts
 
@@ -62,6 +65,15 @@ def test_scripts_without_blanks_have_the_tokenizers_words(tokenizer):
     for tokens, kana in ((tokenizer, ["かなカナ"]), (characters, list("かなカナ"))):
         [found] = words_of_texts(tokens, [text])
         assert [text[i:j] for i, j in found] == [*"他說", "3.5", "。", "GDP", "、", *kana]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "character"])
+def test_voiced_kana_are_read_alike_in_both_forms(kind):
+    composed = "プールでおよぐ。"
+    tokenizer = train_tokenizer([composed] * 2, 60, kind, show_progress=False)
+    decomposed = unicodedata.normalize("NFD", composed)
+    one, other = sentences_to_parse(tokenizer, [composed, decomposed])
+    assert one.input_ids == other.input_ids and [unicodedata.normalize("NFC", w) for w in other.words] == one.words
 
 
 def test_a_rule_travels_with_its_tokenizer(tmp_path):

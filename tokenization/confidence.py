@@ -90,14 +90,15 @@ class Calibration(NamedTuple):
         return cls(*(getattr(config, f"confidence_{name}") for name in cls._fields))
 
     def __call__(self, evidence: Evidence, word_odds: np.ndarray) -> np.ndarray:
-        """The confidences of a sentence's constituents, ``(constituents,)`` float64. A probability of 1 stays 1.
+        """The confidences of a sentence's constituents, ``(constituents,)`` float64. Probabilities of 0 and 1 stay.
 
         Args:
             word_odds: ``(pieces, 4)``, what each piece of the sentence adds by its place.
         """
         of_words = evidence.of_pieces(word_odds).diagonal(axis1=1, axis2=2).sum(-1)
         odds = evidence.features() @ [self.scale, self.pair, self.length] + self.bias + of_words
-        return np.where(evidence.probabilities < MOST, 1 / (1 + np.exp(-odds)), 1.0)
+        found = np.where(evidence.probabilities < MOST, 1 / (1 + np.exp(-odds)), 1.0)
+        return np.where(evidence.probabilities > 0, found, 0.0)
 
 
 def log_odds(probabilities: np.ndarray) -> np.ndarray:
@@ -119,14 +120,18 @@ def evidence_of(read: ReadSentence, words: Sequence[int], word_scores: np.ndarra
     before = list(accumulate(of_leaves, max))  # the last word before each leaf, and before the end; -1 for none
     goes_on = [word == last != -1 for last, word in pairwise([*of_leaves, -1])]  # whether a leaf begins within a word
     over_words = [(before[first] + (not goes_on[first]), before[last + 1]) for first, last in spans]
-    rows = [row for row, (first, last) in enumerate(over_words) if first < last]
+    are_torn = [goes_on[first] or goes_on[last + 1] for first, last in spans]  # no tree over words has these
+    has_marks = [-1 in of_leaves[first + 1 : last + 2] for first, last in spans]
+    rows = [
+        row for row, (first, last) in enumerate(over_words)
+        if first < last or (are_torn[row] and has_marks[row])
+    ]  # fmt: skip
     of_words = [over_words[row] for row in rows]
     firsts, lasts = np.array(of_words, int).reshape(-1, 2).T
     starts = np.searchsorted([words[word] for word in read.word_ids], np.arange(len(word_scores) + 2))  # first pieces
     begin, end = starts[firsts], starts[lasts + 1]
     pieces = np.stack([begin, end - 1, begin - 1, end], axis=-1)
-    are_torn = [goes_on[spans[row][0]] or goes_on[spans[row][1] + 1] for row in rows]  # no tree over words has these
-    probabilities = np.where(are_torn, 0.0, split_probabilities(word_scores, of_words))
+    probabilities = np.where([are_torn[row] for row in rows], 0.0, split_probabilities(word_scores, of_words))
     return Evidence(rows, probabilities, lasts - firsts + 1, pieces)
 
 

@@ -88,7 +88,7 @@ class FastR2D2Processor(ProcessorMixin):
         if not self.is_described:
             raise ValueError(
                 f"the model's folder has no {MODULES}, so sentence-transformers would take the wrong vectors: it was "
-                "saved by an older version; load the model with AutoModel and save it again, and merge an adapter first"
+                "saved by an older version; load the model with AutoModel and save it again"
             )
         limit = options.pop("max_length", None)
         limit = self.tokenizer.model_max_length if limit is None else limit

@@ -38,9 +38,9 @@ class ReadSentence:
         input_ids: the token id of each piece.
         word_ids: the word number of each piece, from 0, without gaps.
         atom_spans: the spans of the words that have two or more pieces, inclusive.
-        bounds: the split points between pieces where a mark other than a quote was set aside; where sentences are
-            parsed, not those of `Commas.loose`.
-        in_lists: where sentences are parsed, the split points at `Commas.joining`, which hold a list together.
+        bounds: the split points between pieces where a mark other than a quote was set aside, but not those of
+            `Commas.loose`.
+        in_lists: the split points at `Commas.joining`, which hold a list together.
         words: the text of each word.
         marks: the text of each mark that was set aside.
         places: for each mark, the number of words before it.

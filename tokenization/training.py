@@ -54,7 +54,7 @@ def train_tokenizer(
             and ``n't`` as treebanks do. It is saved with the tokenizer.
         abbreviations: after which a full stop ends no sentence where running text is parsed (see `find_abbreviations`).
             They are saved with the tokenizer.
-        coordinators: by which a list is known where sentences are parsed (see `find_coordinators`), saved as well.
+        coordinators: by which a list is known (see `find_coordinators`), saved as well.
 
     Returns:
         A standard tokenizer, which `AutoTokenizer` loads without trusting remote code. It adds no special tokens to a
@@ -81,8 +81,7 @@ def train_tokenizer(
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, extra_special_tokens=EXTRA_TOKENS, padding_side="right",
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],  # types tell a pair's sentences apart
-        word_rule=word_rule, processor_class="FastR2D2Processor",  # also known beside an adapter, without a config.json
-        **SPECIAL_TOKENS,
+        word_rule=word_rule, **SPECIAL_TOKENS,
         **{name: [*words] for name, words in found.items() if words is not None},
     )  # fmt: skip
 

@@ -1,8 +1,10 @@
 """Sentences as token ids, with the words that the tokens belong to."""
 
 import itertools
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -177,14 +179,31 @@ def words_with_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) 
 
 def _added_tokens(tokenizer: PreTrainedTokenizerBase, rule: str) -> tuple[str, ...]:
     """The tokens beside its vocabulary that would be cut, such as ``[UNK]``; longer ones first."""
-    tokens = {token.content for token in tokenizer.added_tokens_decoder.values()}.union(tokenizer.all_special_tokens)
-    return tuple(sorted((token for token in tokens if len(find_words(token, rule)) != 1), key=lambda t: (-len(t), t)))
+    added = {token.content for token in tokenizer.added_tokens_decoder.values() if not token.single_word}
+    return tuple(sorted(filter(partial(_is_cut, rule=rule), added), key=lambda token: (-len(token), token)))
+
+
+@cache
+def _is_cut(token: str, rule: str) -> bool:
+    return len(find_words(token, rule)) != 1
 
 
 def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[list[Span]]:
     """Where the tokenizer's own words are in stretches of a script without blanks: characters, as a rule."""
     encoded = _encode(tokenizer, stretches, None)
-    return [list(_extents(*row).values()) for row in zip(encoded["word_ids"], encoded["offsets"], strict=True)]
+    rows = zip(stretches, encoded["word_ids"], encoded["offsets"], strict=True)
+    return [_with_marks(stretch, list(_extents(*row).values())) for stretch, *row in rows]
+
+
+def _with_marks(stretch: str, words: list[Span]) -> list[Span]:
+    """Words with the combining marks behind them, which tokenizers join with their characters and leave out."""
+    following = [start for start, _ in words[1:]] + [len(stretch)]
+    behind = [itertools.takewhile(_is_mark, stretch[end:to]) for (_, end), to in zip(words, following, strict=True)]
+    return [(start, end + len([*marks])) for (start, end), marks in zip(words, behind, strict=True)]
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
 
 
 def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
