@@ -62,8 +62,16 @@ def describe_to_sentence_transformers(folder: Path) -> None:
     """Write the files that `SentenceTransformer` looks for into a saved model's folder; its own, which may name more
     modules, stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    [ours], there = SENTENCE_TRANSFORMERS_FILES["modules.json"], folder / "modules.json"
-    if there.is_file() and any(ours.items() <= module.items() for module in json.loads(there.read_text("utf-8"))):
-        return
-    for name, content in SENTENCE_TRANSFORMERS_FILES.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    if not _is_described(folder):
+        for name, content in SENTENCE_TRANSFORMERS_FILES.items():
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _is_described(folder: Path) -> bool:
+    """Whether sentence-transformers takes the folder for a model of this package, perhaps with modules behind it."""
+    try:
+        modules, own = (json.loads((folder / name).read_text("utf-8")) for name in SENTENCE_TRANSFORMERS_FILES)
+        is_first = modules[0]["path"] == "" and modules[0]["type"].endswith(".Transformer")
+        return is_first and SENTENCE_TRANSFORMERS_FILES["sentence_bert_config.json"].items() <= own.items()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False

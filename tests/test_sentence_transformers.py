@@ -80,6 +80,18 @@ def test_other_modules_stay_when_the_model_is_saved_again(folder):
     assert again.encode(TEXTS).shape == (6, 16)
 
 
+@pytest.mark.parametrize("own", ['{"transformer_task": "feature-extraction"}', "", "[]"])
+def test_files_of_another_model_are_replaced(folder, own):
+    (folder / "sentence_bert_config.json").write_text(own)
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([*modules, {"path": "1_Pooling"}]) if own else "{")
+    AutoModel.from_pretrained(folder).save_pretrained(folder)
+    assert json.loads((folder / "modules.json").read_text()) == modules
+    assert_equal(
+        SentenceTransformer(str(folder), device="cpu").encode(TEXTS, normalize_embeddings=True), expected(folder)
+    )
+
+
 def test_the_encoding_is_the_configurations(folder):
     embedder = SentenceTransformer(str(folder), config_kwargs={"encoding": "chart"}, device="cpu")
     vectors = embedder.encode(TEXTS, normalize_embeddings=True)
@@ -129,16 +141,6 @@ def test_an_adapter_reloads_with_the_same_vectors(tmp_path):
     )
     embedder.eval().save_pretrained(str(tmp_path))
     assert_equal(SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS), embedder.encode(TEXTS))
-
-
-def test_an_adapter_that_peft_saved_is_refused(tmp_path, tokenizer):
-    """sentence-transformers would take a mean over constituents and padding."""
-    peft = pytest.importorskip("peft")
-    options = peft.LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query_key_value"])
-    peft.get_peft_model(AutoModel.from_pretrained(bundled_checkpoint()), options).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="wrong vectors.* merge an adapter first"):
-        SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
 
 
 def test_what_is_no_text_is_named_among_texts():

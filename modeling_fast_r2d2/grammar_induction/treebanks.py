@@ -191,7 +191,7 @@ def _all_files(paths: list[str | Path]) -> list[Path]:
             # If some files have the names of a treebank's files, the others in the folder have no trees, as a rule.
             known = [file for file in inside if re.match(TREEBANK_FILE, file.name, re.I)]
             suffixes = {file.suffix for file in known}
-            if others := [file for file in inside if file not in known and file.suffix in suffixes]:
+            if others := [file for file in sorted({*inside} - {*known}) if file.suffix in suffixes]:
                 logger.warning("left out %d files beside %s, such as %s; give their folders, too, to read them",
                                len(others), known[0], others[0])  # fmt: skip
             files += known or inside
