@@ -121,10 +121,9 @@ def evidence_of(read: ReadSentence, words: Sequence[int], word_scores: np.ndarra
     goes_on = [word == last != -1 for last, word in pairwise([*of_leaves, -1])]  # whether a leaf begins within a word
     over_words = [(before[first] + (not goes_on[first]), before[last + 1]) for first, last in spans]
     are_torn = [goes_on[first] or goes_on[last + 1] for first, last in spans]  # no tree over words has these
-    has_marks = [-1 in of_leaves[first + 1 : last + 2] for first, last in spans]
     rows = [
-        row for row, (first, last) in enumerate(over_words)
-        if first < last or (are_torn[row] and has_marks[row])
+        row for row, (first, last) in enumerate(spans)  # within a word all trees agree, but not about its marks
+        if over_words[row][0] < over_words[row][1] or (are_torn[row] and -1 in of_leaves[first + 1 : last + 2])
     ]  # fmt: skip
     of_words = [over_words[row] for row in rows]
     firsts, lasts = np.array(of_words, int).reshape(-1, 2).T
