@@ -2,12 +2,14 @@
 
 import gzip
 import logging
+import re
 
 import pytest
 
 from modeling_fast_r2d2.grammar_induction import (
     TreebankPreprocessing,
     from_spans,
+    parse_brackets,
     read_predicted_trees,
     read_treebank,
     score_trees,
@@ -151,3 +153,18 @@ def test_other_files_beside_those_of_a_treebank_are_left_alone(tmp_path):
     (tmp_path / "23" / "WSJ_2300.MRG").write_text(SENTENCE)
     (tmp_path / "23" / "merge.log").write_text("all well")
     assert len(read_treebank(tmp_path, split="test")) == len(read_treebank(tmp_path)) == 1
+
+
+def test_files_left_out_of_a_folder_are_told(tmp_path, caplog):
+    for name in ("wsj/wsj_0001.mrg", "brown/ck01.mrg", "wsj/MERGE.LOG"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("(S (DT the) (NN cat))\n", encoding="utf-8")
+    assert len(read_treebank(tmp_path)) == 1
+    assert re.search(r"left out 1 files beside .*wsj_0001\.mrg, such as .*ck01\.mrg", caplog.text)
+    caplog.clear()
+    assert len(read_treebank([tmp_path / "wsj", tmp_path / "brown"])) == 2 and not caplog.text
+
+
+def test_a_tag_with_a_bracket_is_punctuation_after_it_was_written():
+    tree = parse_brackets("(S (NN Preis) ($-LRB- /) (NN Leistung) (VVFIN stimmt))")
+    assert parse_brackets(tree.brackets()).are_punctuation() == [False, True, False, False]
