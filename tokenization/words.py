@@ -192,17 +192,17 @@ def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[li
     """Where the tokenizer's own words are in stretches of a script without blanks: characters, as a rule."""
     encoded = _encode(tokenizer, stretches, None)
     rows = zip(stretches, encoded["word_ids"], encoded["offsets"], strict=True)
-    return [_with_marks(stretch, list(_extents(*row).values())) for stretch, *row in rows]
+    return [_with_accents(stretch, list(_extents(*row).values())) for stretch, *row in rows]
 
 
-def _with_marks(stretch: str, words: list[Span]) -> list[Span]:
+def _with_accents(stretch: str, words: list[Span]) -> list[Span]:
     """Words with the combining marks behind them, which tokenizers join with their characters and leave out."""
     following = [start for start, _ in words[1:]] + [len(stretch)]
-    behind = [itertools.takewhile(_is_mark, stretch[end:to]) for (_, end), to in zip(words, following, strict=True)]
-    return [(start, end + len([*marks])) for (start, end), marks in zip(words, behind, strict=True)]
+    behind = [itertools.takewhile(_is_accent, stretch[end:to]) for (_, end), to in zip(words, following, strict=True)]
+    return [(start, end + len([*accents])) for (start, end), accents in zip(words, behind, strict=True)]
 
 
-def _is_mark(character: str) -> bool:
+def _is_accent(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
