@@ -114,8 +114,8 @@ def sorted_children(chart: Chart) -> tuple[list[Tensor], list[Tensor]]:
     levels = chart.levels
     ids = [ids.flatten() for level in levels for ids in (level.left, level.right)]
     sizes = [2 * level.left.numel() for level in levels]
-    counts = torch.tensor(sizes)
-    number = torch.arange(len(levels)).repeat_interleave(counts)
+    counts = torch.tensor(sizes, device="cpu")
+    number = torch.arange(len(levels), device="cpu").repeat_interleave(counts)
     number, start = to_device([number, (counts.cumsum(0) - counts)[number]], chart.roots.device)
     keys, order = (number * chart.num_nodes + torch.cat(ids)).sort(stable=True)
     return list((keys - number * chart.num_nodes).split(sizes)), list((order - start).split(sizes))
@@ -171,7 +171,7 @@ def to_device(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     if device.type == "cpu":
         return list(tensors)
     count = sum(tensor.numel() for tensor in tensors)
-    packed = torch.empty(count, dtype=torch.long, pin_memory=device.type == "cuda")
+    packed = torch.empty(count, dtype=torch.long, device="cpu", pin_memory=device.type == "cuda")
     torch.cat([tensor.flatten() for tensor in tensors], out=packed)
     return _cut(packed.to(device, non_blocking=True), tensors)
 

@@ -120,12 +120,12 @@ class GrowingCells:
         # Room for the full chart's lower rows, then for at most `window_size + 1` new cells per merge.
         room = self.num_tokens + int((lengths * (2 * window_size + 1)).sum())
         self.vectors = nodes_for(composition, leaves, tasks, room)
-        tokens = torch.arange(self.num_tokens)
+        tokens = torch.arange(self.num_tokens, device=lengths.device)
         self.spans = torch.cat([tokens, tokens.new_empty(room - len(leaves))])[:, None].repeat(1, 2)
         self.splits = tokens.new_full((room, window_size), -1)
         self.left, self.right = self.splits.clone(), self.splits.clone()
         dtype = torch.promote_types(leaves.dtype, torch.float32)
-        self.step_log_prob = torch.full(self.splits.shape, float("-inf"), dtype=dtype)
+        self.step_log_prob = tokens.new_full(self.splits.shape, float("-inf"), dtype=dtype)
         self.candidate_log_prob = self.step_log_prob.clone()
         self.level_sizes: list[int] = []
         # Of each level, where the vectors are.

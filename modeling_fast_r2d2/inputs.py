@@ -117,7 +117,7 @@ def check_ids(
     refuse_rows(outside.any(1), "a token id outside the vocabulary", remedy)
     is_empty = ~is_token.any(1)
     if is_empty.any():
-        is_unknown = is_empty[:, None] & (torch.arange(ids.shape[1]) == 0)
+        is_unknown = is_empty[:, None] & (torch.arange(ids.shape[1], device=ids.device) == 0)
         is_token = is_token | is_unknown
         input_ids = input_ids.masked_fill(is_unknown.to(input_ids.device), config.unk_token_id)
     return *_pad_on_the_right(input_ids, is_token), _check_spans(spans, is_token.sum(1))
@@ -159,7 +159,7 @@ def _pad_on_the_right(padded: Tensor, is_token: Tensor) -> tuple[Tensor, Sentenc
     """
     first = is_token.int().argmax(1, keepdim=True)
     if first.any():
-        columns = (first + torch.arange(is_token.shape[1])) % is_token.shape[1]
+        columns = (first + torch.arange(is_token.shape[1], device=first.device)) % is_token.shape[1]
         is_token = is_token.gather(1, columns)
         [columns] = to_device([columns], padded.device)
         padded = padded.take_along_dim(columns.view(*columns.shape, *[1] * (padded.dim() - 2)), 1)
@@ -231,7 +231,7 @@ def split_pairs(
     refuse_rows((sides.any(1) != mask.bool()).any(1), "token_type_ids other than 0 and 1", remedy)
     if not lengths.all():
         logger.warning_once(f"a pair has a sentence of no token, which is read as unknown; if it has a text, {remedy}")
-    is_token = torch.arange(int(lengths.max())) < lengths[..., None]
+    is_token = torch.arange(int(lengths.max()), device=lengths.device) < lengths[..., None]
     pairs = input_ids.new_full(is_token.shape, pad_token_id)
     pairs[is_token] = input_ids[:, None].expand(-1, 2, -1)[sides]
     pairs, mask = to_device([pairs, is_token.long()], device)
@@ -321,7 +321,7 @@ def check_tree_labels(labels: Tensor, sentences: Sentences) -> None:
     if not isinstance(labels, Tensor) or labels.shape != (batch, seq_len - 1, 2) or labels.dtype != torch.long:
         raise ValueError(f"labels must be {(batch, seq_len - 1, 2)} long, got {kind_of(labels)}")
     first, last = labels.cpu().unbind(-1)
-    split = torch.arange(seq_len - 1)
+    split = torch.arange(seq_len - 1, device=first.device)
     is_good = (first >= 0) & (first <= split) & (last > split) & (last < sentences.lengths[:, None])
     is_bad = ~is_good & ~((first == -1) & (last == -1))
     refuse_rows(

@@ -179,7 +179,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         """Leaves and special tokens in one lookup, since the gradient of each lookup is as large as the vocabulary."""
         config = self.config
         names = ("cls", "sum", "mask", "pair", "bos", "eos")
-        [ids] = to_device([torch.tensor([getattr(config, f"{name}_token_id") for name in names])], device)
+        [ids] = to_device([torch.tensor([getattr(config, f"{name}_token_id") for name in names], device="cpu")], device)
         ids = ids if token_ids is None else torch.cat([ids, token_ids])
         [rows] = self.embeddings(ids[None])  # hooks, such as that of NEFTune's noise, know batches of texts only
         *special, leaves = rows.split([1] * len(names) + [len(rows) - len(names)])

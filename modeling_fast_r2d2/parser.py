@@ -172,10 +172,10 @@ def plan_packing(lengths: Tensor, seq_len: int) -> tuple[Tensor, Tensor, Tensor]
         batch of each cell in this order; ``(batch * seq_len,)``, the cell of each place, 0 for padding.
     """
     descending, order = lengths.sort(descending=True, stable=True)
-    step = torch.arange(int(descending[0]))[:, None]
+    step = torch.arange(int(descending[0]), device=lengths.device)[:, None]
     is_token = step < descending
     cells = (order * seq_len + step)[is_token]
-    back = cells.new_zeros(len(lengths) * seq_len).index_copy_(0, cells, torch.arange(len(cells)))
+    back = cells.new_zeros(len(lengths) * seq_len).index_copy_(0, cells, torch.arange(len(cells), device=cells.device))
     return is_token.sum(1), cells, back
 
 
@@ -186,14 +186,14 @@ def plan_segments(lengths: Tensor, seq_len: int) -> Segments:
     while start < descending[0]:
         count = int((descending > start).sum())
         end = int(descending[-(-2 * count // 3) - 1])
-        step, length = torch.arange(start, end)[:, None], descending[:count]
+        step, length = torch.arange(start, end, device=lengths.device)[:, None], descending[:count]
         first = order[:count] * seq_len
         blocks.append((first + step).flatten())
         mirrored.append((first + torch.where(step < length, length - 1 - step, step)).flatten())
         shapes.append((end - start, count))
         start = end
     cells = torch.cat(blocks)
-    back = cells.new_zeros(len(lengths) * seq_len).index_copy_(0, cells, torch.arange(len(cells)))
+    back = cells.new_zeros(len(lengths) * seq_len).index_copy_(0, cells, torch.arange(len(cells), device=cells.device))
     return Segments(shapes, cells, back[torch.cat(mirrored)], back)
 
 

@@ -120,6 +120,17 @@ def test_callers_scores_replace_the_parser_and_serve_embeddings(tiny_model, a_ba
     assert model(**a_batch, split_scores=infinite).spans[0, 3].tolist() == [0, 8]
 
 
+@pytest.mark.parametrize("encoding", [*ENCODINGS, "minimum_risk"])
+def test_torchs_default_device_does_not_matter(tiny_model, a_batch, encoding):
+    # Padded on the left, and a sentence of no token.
+    inputs = {name: torch.cat([tensor.flip(1), tensor[:1] * 0]) for name, tensor in a_batch.items()}
+    expected = tiny_model.model(**inputs, encoding=encoding)
+    with torch.device("meta"):  # what is made there has no values
+        output = tiny_model.model(**inputs, encoding=encoding)
+    for name, value in expected.items():
+        torch.testing.assert_close(output[name], value, **ROUNDING)
+
+
 def test_what_stands_in_padding_does_not_matter(tiny_model, a_batch):
     ids = a_batch["input_ids"].masked_fill(a_batch["attention_mask"] == 0, -100)
     out = tiny_model(ids, a_batch["attention_mask"])

@@ -23,7 +23,7 @@ def seed_of(p: float) -> int:
 
     All four fit into 32 bits: Triton compiles a kernel again for longer integers.
     """
-    return 4 * int(torch.randint(2**29, ())) if p else 0
+    return 4 * int(torch.randint(2**29, (), device="cpu")) if p else 0
 
 
 @triton.jit
