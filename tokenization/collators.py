@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .padding import pad_sentences, pad_spans
+from .padding import pad_sentences, pad_signs, pad_spans
 
 Feature = dict[str, Any]
 
@@ -17,11 +17,12 @@ Feature = dict[str, Any]
 class DataCollatorForFastR2D2:
     """Pads sentences on the right, and their spans with -1.
 
-    A feature is a dict with ``input_ids`` (a list of ints), optionally ``atom_spans`` (a list of inclusive spans) and
-    ``label`` or ``labels`` (a number, a list of numbers, or a tree, a list with a span for each split point). The
-    collator leaves other keys out. It returns ``input_ids`` and ``attention_mask`` ``(batch, seq_len)`` long,
-    ``atom_spans`` ``(batch, max_spans, 2)`` long if any feature has them, and ``labels`` ``(batch,)``, ``(batch,
-    num_labels)`` or, padded with -1, ``(batch, seq_len - 1, 2)`` if the features have labels.
+    A feature is a dict with ``input_ids`` (a list of ints), optionally ``attention_mask`` (what it hides is left out),
+    ``atom_spans`` (a list of inclusive spans), ``split_signs`` (one for each split point) and ``label`` or ``labels``
+    (a number, a list of numbers, or a tree, a list with a span for each split point). The collator leaves other keys
+    out. It returns ``input_ids`` and ``attention_mask`` ``(batch, seq_len)`` long, ``atom_spans`` ``(batch, max_spans,
+    2)`` long and ``split_signs`` ``(batch, seq_len - 1)`` int8 if any feature has them, and ``labels`` ``(batch,)``,
+    ``(batch, num_labels)`` or, padded with -1, ``(batch, seq_len - 1, 2)`` if the features have labels.
 
     Args:
         tokenizer: its ``pad_token_id`` fills the padded positions. A feature without a token is padding alone, which
@@ -40,22 +41,23 @@ class DataCollatorForFastR2D2:
         return batch | _labels(features, batch["input_ids"].shape[1] - 1)
 
     def _pad(self, features: list[Feature]) -> dict[str, Tensor]:
-        spans = [feature.get("atom_spans") for feature in features]
-        has_spans = any(row_spans is not None for row_spans in spans)
-        return pad_sentences(
+        features = [_without_padding(feature) for feature in features]
+        batch = pad_sentences(
             [feature["input_ids"] for feature in features],
-            [[] if row_spans is None else row_spans for row_spans in spans] if has_spans else None,
+            _of_all(features, "atom_spans"),
             pad_token_id=self.tokenizer.pad_token_id or 0,  # without a pad token any id will do: the mask hides it
             pad_to_multiple_of=self.pad_to_multiple_of,
         )
+        signs = _of_all(features, "split_signs")
+        return batch if signs is None else batch | {"split_signs": pad_signs(signs, batch["input_ids"].shape[1])}
 
 
 @dataclass
 class DataCollatorForFastR2D2Pairs(DataCollatorForFastR2D2):
     """Pads pairs of sentences for `FastR2D2ForPairClassification`.
 
-    The ``input_ids`` and ``atom_spans`` of a feature are lists of two, one entry per sentence. All tensors but
-    ``labels`` have an axis of size 2 after the batch axis: ``input_ids`` is ``(batch, 2, seq_len)``.
+    All but the labels of a feature are lists of two, one entry per sentence. All tensors but ``labels`` have an axis of
+    size 2 after the batch axis: ``input_ids`` is ``(batch, 2, seq_len)``.
 
     Raises:
         ValueError: when called, also if a feature does not have two sentences.
@@ -71,7 +73,25 @@ class DataCollatorForFastR2D2Pairs(DataCollatorForFastR2D2):
 
 def _sentence_of_pair(pair: Feature, side: int) -> Feature:
     """The first or the second sentence. A batch may mix pairs with spans and pairs without."""
-    return {key: pair[key][side] for key in ("input_ids", "atom_spans") if pair.get(key) is not None}
+    keys = ("input_ids", "attention_mask", "atom_spans", "split_signs")
+    return {key: pair[key][side] for key in keys if pair.get(key) is not None}
+
+
+def _without_padding(feature: Feature) -> Feature:
+    """The sentence alone, where a tokenizer or a processor has padded it, on either side."""
+    if feature.get("attention_mask") is None:
+        return feature
+    is_token = torch.as_tensor(feature["attention_mask"]).bool()
+    found = feature | {"input_ids": torch.as_tensor(feature["input_ids"])[is_token]}
+    if feature.get("split_signs") is not None:
+        found["split_signs"] = torch.as_tensor(feature["split_signs"])[is_token[:-1] & is_token[1:]]
+    return found
+
+
+def _of_all(features: list[Feature], key: str) -> list[Any] | None:
+    """What each feature has, or nothing; None if none has any."""
+    found = [feature.get(key) for feature in features]
+    return None if all(own is None for own in found) else [[] if own is None else own for own in found]
 
 
 def _labels(features: list[Feature], num_splits: int = 0) -> dict[str, Tensor]:

@@ -44,6 +44,14 @@ def pad_spans(spans: Sequence[Sequence[tuple[int, int]]], least: int = 0) -> Ten
     return padded
 
 
+def pad_signs(signs: Sequence[Sequence[int]], seq_len: int) -> Tensor:
+    """The signs of each sentence's split points as ``(batch, seq_len - 1)`` int8, padded with 0."""
+    padded = torch.zeros(len(signs), seq_len - 1, dtype=torch.int8)
+    for row, row_signs in enumerate(signs):
+        padded[row, : len(row_signs)] = torch.as_tensor(row_signs)
+    return padded
+
+
 def pad_split_signs(bounds: Sequence[Sequence[int]], names: Sequence[Sequence[int]], seq_len: int) -> Tensor:
     """Lists of split points as ``(batch, seq_len - 1)`` int8: 1 at ``bounds``, -1 at ``names``, 0 at all others."""
     padded = torch.zeros(len(bounds), seq_len - 1, dtype=torch.int8)

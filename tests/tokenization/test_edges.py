@@ -8,6 +8,7 @@ from tokenization_fast_r2d2 import (
     DataCollatorForFastR2D2Pairs,
     train_tokenizer,
 )
+from tokenization_fast_r2d2.processing_fast_r2d2 import FastR2D2Processor
 
 TEXTS = ["The cat sat on the mat."] * 3
 
@@ -38,6 +39,34 @@ def test_features_may_hold_tensors(tokenizer):
     ])  # fmt: skip
     assert batch["input_ids"].tolist() == [[9, 10], [9, 0]] and batch["labels"].tolist() == [1, 0]
     assert batch["atom_spans"].tolist() == [[[0, 1]], [[-1, -1]]]
+
+
+PADDED_TEXTS = ["When the old man came , the dog that John Smith bought , ran away .", "It rains", "Cats sleep"]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_that_features_bring_is_left_out(tokenizer, side):
+    tokenizer.padding_side = side
+    rows = [dict(tokenizer(text, padding="max_length", max_length=40)) for text in PADDED_TEXTS]
+    collate = DataCollatorForFastR2D2(tokenizer)
+    expected, found = collate([{"input_ids": ids} for ids in tokenizer(PADDED_TEXTS)["input_ids"]]), collate(rows)
+    pairs = DataCollatorForFastR2D2Pairs(tokenizer)([{key: [row[key]] * 2 for key in row} for row in rows])
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor) and torch.equal(pairs[name], torch.stack([tensor] * 2, 1))
+
+
+@pytest.mark.parametrize("with_padding", [False, True])
+def test_features_of_a_processor_give_its_batch(tokenizer, with_padding):
+    processor = FastR2D2Processor(tokenizer, punctuation="aside")
+    expected = processor(PADDED_TEXTS)
+    groups = [PADDED_TEXTS] if with_padding else [[text] for text in PADDED_TEXTS]
+    batches = [processor(group) for group in groups]
+    rows = [{key: batch[key][row] for key in batch} for batch in batches for row in range(len(batch["input_ids"]))]
+    found = DataCollatorForFastR2D2(tokenizer)(rows)
+    assert found.keys() == expected.keys() and set(expected["split_signs"][0].tolist()) == {-1, 0, 1}
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    without = [{"input_ids": [9]}, *rows]
+    assert torch.equal(DataCollatorForFastR2D2(tokenizer)(without)["split_signs"][1:], expected["split_signs"])
 
 
 def test_trees_as_labels_are_padded_to_the_split_points(tokenizer):
