@@ -123,7 +123,7 @@ def calibration_error(confidences: np.ndarray, are_right: np.ndarray) -> float:
     """The mean difference, over constituents, between confidence and share of right ones in ten bins of equal width
     (Naeini et al., 2015)."""
     bins = np.minimum((confidences * BINS).astype(int), BINS - 1)
-    differences = [confidences[bins == number].sum() - are_right[bins == number].sum() for number in range(BINS)]
+    differences = np.bincount(bins, confidences - are_right)
     return float(np.abs(differences).sum() / len(confidences))
 
 

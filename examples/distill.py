@@ -93,10 +93,8 @@ class DistillationOptions:
     )
 
     def __post_init__(self):
-        if self.weights is None:
-            self.weights = [1.0] * len(self.teachers)
-        if self.methods is None:
-            self.methods = [PARSER] * len(self.teachers)
+        self.weights = self.weights or [1.0] * len(self.teachers)
+        self.methods = self.methods or [PARSER] * len(self.teachers)
         if len(self.methods) != len(self.teachers):
             raise ValueError(f"--methods must have one method per teacher, {len(self.teachers)}, got {self.methods}")
         if len(self.weights) != len(self.teachers):
@@ -127,10 +125,7 @@ class DistillationArguments(TrainingArguments):
 
 class ParserTeacher:
     """A checkpoint as a teacher: posteriors of its parser's trees or of its chart's, or the trees of another method.
-
-    Args:
-        parser: its tokenizer must split text into the same words as the student's.
-    """
+    Its tokenizer must split text into the same words as the student's."""
 
     def __init__(self, parser: TreeParser):
         self.parser = parser

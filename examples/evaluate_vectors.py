@@ -36,8 +36,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from transformers import AutoProcessor, EvalPrediction
 
-from glue.data import read_task
-from glue.tasks import TASKS, Task, find_task, score
+from glue.tasks import TASKS, Task, find_task, read_task, score
 from modeling_fast_r2d2 import FastR2D2Model
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.embedding import in_batches, node_vectors

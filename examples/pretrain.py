@@ -124,13 +124,11 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
     with accelerator.main_process_first():
         held_out = read_held_out(options.data)
         options, warnings = decide(read_as_given_model(options))
-    if accelerator.is_main_process:
-        for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings), "reading the corpus"]:
-            print(line, flush=True)  # a corpus of ten million words takes minutes
+    for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings), "reading the corpus"]:
+        accelerator.print(line, flush=True)  # a corpus of ten million words takes minutes
     data = read_data(options, held_out, accelerator)
     run = Run(options, accelerator, data)
-    unigram = data.unigram_losses()
-    print_overview(run, unigram)
+    print_overview(run)
     if checkpoint := run.checkpoints.newest_good():
         resume(run, checkpoint)
         run.display.say(f"resuming from {checkpoint}")
@@ -141,26 +139,26 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
         return
     run.display.start(run.progress.step)
     is_over = train(run)
-    run.display.close()
+    run.display.bar.close()
     if is_over and accelerator.is_main_process:
-        run.display.say(f"the model is in {write_model(run, unigram)}")
+        run.display.say(f"the model is in {write_model(run)}")
     if not is_over:
         run.display.say(f"stopped and saved at step {run.progress.step:,}; the same command resumes the run")
 
 
-def print_overview(run: Run, unigram: dict[str, float]) -> None:
+def print_overview(run: Run) -> None:
     """Print the sizes of model and corpus, the losses of unigrams, and what the figures of the progress are."""
     accelerator, sizes = run.accelerator, run.data.sizes
     run.display.say(f"{run.model.num_parameters():,} parameters on {accelerator.num_processes} x {accelerator.device}")
     if sizes:
         run.display.say("{sentences:,} sentences, {tokens:,} tokens; {too_long:,} are too long and left out".format(
             **sizes))  # fmt: skip
-    for name, value in unigram.items():
+    for name, value in run.data.unigram_losses.items():
         run.display.say(f"{name.replace('_', ' ')}: {value:.3f} nats per token")
     run.display.say(MEANINGS)
 
 
-def write_model(run: Run, unigram: dict[str, float]) -> Path:
+def write_model(run: Run) -> Path:
     """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card."""
     final, output = run.folder / MODEL, run.options.output
     aside = final.with_name(".model.new")
@@ -172,9 +170,8 @@ def write_model(run: Run, unigram: dict[str, float]) -> Path:
         shutil.copytree(run.checkpoints.of(best), aside, ignore=shutil.ignore_patterns(*OF_THE_RUN))
         of_best = next(figures for figures in run.progress.evaluations if figures["step"] == best)
         figures = of_best | {"metric_for_best_model": output.metric_for_best_model}
-    plot(run.progress.curve, run.progress.evaluations, unigram, aside / "training.png")
-    card = model_card(run, figures, unigram)
-    (aside / "README.md").write_text(card, encoding="utf-8")
+    plot(run, aside / "training.png")
+    (aside / "README.md").write_text(model_card(run, figures), encoding="utf-8")
     put_in_place(aside, final)
     if output.push_to_hub:
         try:

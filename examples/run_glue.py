@@ -4,7 +4,7 @@
     python examples/run_glue.py --tasks SST-2 RTE --data path/to/glue --learning_rate 1e-3
 
     TSV files or Hub ── text, text_pair, label ── ids, types ── Trainer ──► scores ──► table, JSON, model card
-           data.py, tasks.py                        training.py             tasks.py     report.py
+           tasks.py                                 training.py             tasks.py     report.py
 
 The options of `TrainingArguments` are options here, except ``metric_for_best_model``: the task decides the metric that
 chooses the best epoch. Model and scores are written to ``<output_dir>/<task>``.
@@ -18,11 +18,9 @@ from pathlib import Path
 from huggingface_hub import HfApi
 from transformers import HfArgumentParser
 
-from glue.data import read_task
-from glue.options import FineTuningArguments, GlueOptions
 from glue.report import collect_results, model_card, table
-from glue.tasks import Task, find_task
-from glue.training import make_trainer
+from glue.tasks import Task, find_task, read_task
+from glue.training import FineTuningArguments, GlueOptions, make_trainer
 from modeling_fast_r2d2.text_files import hold_folder, read_record, write_text
 from pretraining.checkpoints import last_whole_checkpoint
 

@@ -8,6 +8,7 @@ import torch
 from stand_in_gpu import OnGPU, move_to_gpu, stand_in_gpu, to_gpu
 from torch.nn.utils.rnn import PackedSequence
 
+import fast_r2d2_kernels  # noqa: F401, what is not imported cannot be patched
 from modeling_fast_r2d2 import encoder, fused
 from modeling_fast_r2d2.choice import Nodes
 from modeling_fast_r2d2.modeling_fast_r2d2 import (
@@ -15,8 +16,7 @@ from modeling_fast_r2d2.modeling_fast_r2d2 import (
     FastR2D2ForPairClassification,
     FastR2D2ForSequenceClassification,
 )
-from pretraining.encoded import Guidance
-from pretraining.losses import LOSSES, Objective
+from pretraining.losses import LOSSES, Guidance, Objective
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
 

@@ -134,11 +134,8 @@ def large_charts(machine: Machine) -> str:
 
 
 def repeats(machine: Machine, deterministic: bool) -> str:
-    """Whether three steps of pretraining from the same seed give the same weights twice.
-
-    Raises:
-        ValueError: if they do not although torch was told to be deterministic.
-    """
+    """Whether three steps of pretraining from the same seed give the same weights twice. Raises ValueError if they do
+    not although torch was told to be deterministic."""
     torch.use_deterministic_algorithms(deterministic)
     try:
         first, second = (_trained_weights(machine) for _ in range(2))

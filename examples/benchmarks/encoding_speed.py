@@ -95,8 +95,8 @@ def time_batches(systems: dict[str, Run], batches: list[dict[str, Tensor]], opti
     bert = next((name for name in (FAIR_BERT, BERT) if name in times), None)
     rows = []
     for name, time in times.items():
-        row = {"system": name, "tokens": tokens, "seconds": time.median, "least": time.least, "most": time.most}
-        row |= {"times_bert": time.median / times[bert].median} if bert else {}
+        row = {"system": name, "tokens": tokens, **time}
+        row |= {"times_bert": time["seconds"] / times[bert]["seconds"]} if bert else {}
         row |= {"peak_bytes": measuring.peak_memory(functions[name], "cuda")} if options.device != "cpu" else {}
         rows.append(row)
         if options.profile:
@@ -122,7 +122,7 @@ def time_lengths(options: argparse.Namespace, model: FastR2D2Model, length: int)
     times = measuring.take_turns(runs, 1)
     return [
         {
-            "shape": shape, "tokens": length, "seconds": times[shape].median,
+            "shape": shape, "tokens": length, "seconds": times[shape]["seconds"],
             "peak_bytes": measuring.peak_memory(runs[shape], options.device),
         }
         for shape in SHAPES
@@ -141,8 +141,10 @@ def describe(results: dict) -> str:
         parts.append(as_markdown([[f"seconds (least to most), {batching}", *ranges], *systems.values()]))
     if rows := results["lengths"]:
         lengths = dict.fromkeys(row["tokens"] for row in rows)
-        of_shape = {shape: [row for row in rows if row["shape"] == shape] for shape in SHAPES}
-        table = [[f"{shape} tree", *map(_time_and_memory, of_shape[shape])] for shape in SHAPES]
+        table = [
+            [f"{shape} tree", *(f"{row['seconds']:.4g} s{_memory(row)}" for row in rows if row["shape"] == shape)]
+            for shape in SHAPES
+        ]
         parts.append(as_markdown([["one sentence, by its tokens", *map(str, lengths)], *table]))
     return "\n\n".join(parts)
 
@@ -150,10 +152,6 @@ def describe(results: dict) -> str:
 def _cell(row: dict) -> str:
     ratio = f", {row['times_bert']:.2f} x BERT" if "times_bert" in row else ""
     return f"{row['seconds']:.4g} ({row['least']:.4g} to {row['most']:.4g}){ratio}{_memory(row)}"
-
-
-def _time_and_memory(row: dict) -> str:
-    return f"{row['seconds']:.4g} s{_memory(row)}"
 
 
 def _memory(row: dict) -> str:

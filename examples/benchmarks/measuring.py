@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,14 +32,6 @@ from tokenization_fast_r2d2.padding import pad_sentences
 
 VOCAB_SIZE = 30522
 LONG_RUN_SECONDS = 20.0
-
-
-class Time(NamedTuple):
-    """Median, least and most seconds of several rounds."""
-
-    median: float
-    least: float
-    most: float
 
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +65,8 @@ def _processor() -> str:
     return f"{names[0]}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
 
 
-def take_turns(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, Time]:
-    """Time each function once in every round, after whatever its device still does.
+def take_turns(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
+    """Time each function once in every round, after whatever its device still does: median, least and most seconds.
 
     A first round does not count, except for functions that take longer than `LONG_RUN_SECONDS`, of which a first run is
     like any other.
@@ -90,7 +81,10 @@ def take_turns(functions: dict[str, Callable[[], object]], rounds: int) -> dict[
             taken = timer() - start
             if number or taken > LONG_RUN_SECONDS:
                 seconds[name].append(taken)
-    return {name: Time(statistics.median(values), min(values), max(values)) for name, values in seconds.items()}
+    return {
+        name: {"seconds": statistics.median(values), "least": min(values), "most": max(values)}
+        for name, values in seconds.items()
+    }
 
 
 def peak_memory(function: Callable[[], object], device: str) -> int | None:
@@ -133,7 +127,7 @@ def rate_of_products(device: str, dtype: torch.dtype) -> float:
     """Additions and multiplications per second of a large matrix product, by the routine that our models call."""
     size = 8192 if device.startswith("cuda") else 2048
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    return 2 * size**3 / take_turns({"product": lambda: linear(left, right)}, 5)["product"].least
+    return 2 * size**3 / take_turns({"product": lambda: linear(left, right)}, 5)["product"]["least"]
 
 
 def profile_of(function: Callable[[], object], device: str) -> str:
@@ -182,10 +176,7 @@ def read_corpus(files: Sequence[Path] | None, count: int, low: int = 2, high: in
     """Sentences of ``low`` to ``high - 1`` tokens, as ids; neighbouring lines are joined until they are long enough.
 
     Without files the ids and lengths are drawn. Then trees are deeper than a trained parser's on text, but the work is
-    alike.
-
-    Raises:
-        ValueError: if the corpus is too small.
+    alike. Raises ValueError if the corpus is too small.
     """
     generator = random.Random(0)
     if not files:

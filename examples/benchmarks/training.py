@@ -79,11 +79,8 @@ class Training:
 
 
 def make_batches(options: argparse.Namespace) -> list[dict[str, Tensor]]:
-    """A batch for each round and one more, all with about the mean length of the corpus's sentences.
-
-    Raises:
-        ValueError: if the corpus is too small.
-    """
+    """A batch for each round and one more, all with about the mean length of the corpus's sentences. Raises ValueError
+    if the corpus is too small."""
     count = options.rounds + 1
     sentences = measuring.read_corpus(options.corpus, 4 * count * (1 + options.tokens // 25))
     mean = sum(map(len, sentences)) / len(sentences)
@@ -95,23 +92,19 @@ def make_batches(options: argparse.Namespace) -> list[dict[str, Tensor]]:
 
 
 def measure(options: argparse.Namespace, size: str, dtype: torch.dtype, rate: float) -> list[dict]:
-    """A row per way of training a size.
-
-    Args:
-        rate: additions and multiplications per second of a large matrix product.
-    """
+    """A row per way of training a size; ``rate`` is that of `rate_of_products`."""
     batches = make_batches(options)
     steps = {way: Training(way, size, batches, options.device, dtype) for way in options.ways}
     times = measuring.take_turns(steps, options.rounds)
     tokens = statistics.median(int(batch["attention_mask"].sum()) for batch in batches[1:])
     rows = []
     for way, time in times.items():
-        row = {"size": size, "way": way, "tokens": tokens, "seconds": time.median, "least": time.least,
-               "most": time.most, "tokens_per_second": tokens / time.median}  # fmt: skip
-        row |= {"times_bert": time.median / times[BERT].median} if BERT in times else {}
+        row = {"size": size, "way": way, "tokens": tokens, **time}
+        row["tokens_per_second"] = tokens / time["seconds"]
+        row |= {"times_bert": time["seconds"] / times[BERT]["seconds"]} if BERT in times else {}
         row["operations"] = measuring.operations_of(steps[way])
         row["peak_bytes"] = measuring.peak_memory(steps[way], options.device)
-        row["share_of_rate"] = row["operations"] / time.median / rate
+        row["share_of_rate"] = row["operations"] / time["seconds"] / rate
         rows.append(row)
         if options.profile:
             print(f"{way}\n{measuring.profile_of(steps[way], options.device)}", flush=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCardData
 from transformers import Trainer
 
-from glue.options import SCORED_ENCODINGS, FineTuningArguments, GlueOptions
 from glue.tasks import Task
+from glue.training import SCORED_ENCODINGS, FineTuningArguments, GlueOptions
 from modeling_fast_r2d2.checkpoints.folders import OUR_TYPE
 from modeling_fast_r2d2.grammar_induction.comparison import as_markdown
 
@@ -86,11 +86,8 @@ def table(all_results: list[dict]) -> str:
 
 
 def model_card(task: Task, result: dict, place: str, license: str | None = None) -> str:
-    """The model card, as Markdown with the Hub's header: data, scores, and code that runs as it is.
-
-    Args:
-        place: folder or Hub name of the model, for ``from_pretrained``.
-    """
+    """The model card, as Markdown with the Hub's header: data, scores, and code that runs as it is, for a model in a
+    folder or on the Hub."""
     name = f"{Path(result['model']).name}-{task.hub_name}"
     data = ModelCardData(
         library_name="transformers", license=license, datasets=["nyu-mll/glue"], model_name=name,

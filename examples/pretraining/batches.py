@@ -8,6 +8,7 @@ their forward passes. The sentences of a step have similar lengths, so that no p
 """
 
 import copy
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,8 +17,6 @@ import torch
 from datasets import IterableDataset
 from datasets.distributed import split_dataset_by_node
 from torch.utils.data import DataLoader
-
-from pretraining.stopping import leave_signals_to_the_main_process
 
 BatchPart = np.ndarray  # int64, the numbers of its sentences in the corpus
 STEPS_PER_POOL = 50  # more steps mean less padding and less randomness
@@ -43,9 +42,6 @@ class ProcessShare:
     def parts_per_step(self) -> int:
         return self.num_processes * self.gradient_accumulation_steps
 
-    def select(self, parts: list[BatchPart]) -> list[BatchPart]:
-        return parts[self.process :: self.num_processes]
-
 
 @dataclass(frozen=True)
 class Step:
@@ -67,11 +63,8 @@ class Step:
 def plan_epoch(
     lengths: np.ndarray, seed: int | list[int], epoch: int, limits: Limits, parts_per_step: int
 ) -> list[list[BatchPart]]:
-    """Plan an epoch: every sentence once, in steps of at most ``parts_per_step`` parts.
-
-    Args:
-        lengths: ``(num_sentences,)`` int64, tokens of each sentence, none above ``limits.tokens``.
-    """
+    """Plan an epoch: every sentence once, in steps of at most ``parts_per_step`` parts. The lengths of sentences are
+    ``(num_sentences,)`` int64, in tokens, none above ``limits.tokens``."""
     random = np.random.default_rng([epoch, *np.atleast_1d(seed).tolist()])
     order = random.permutation(len(lengths))
     pool = STEPS_PER_POOL * limits.sentences * parts_per_step
@@ -99,9 +92,9 @@ def make_step(parts: list[list[dict]], collate, num_left_out: int = 0) -> Step:
     return Step([collate(part) for part in parts], sum(lengths), len(lengths), num_left_out)
 
 
-def idle_step(features: list[dict], collate) -> Step:
-    """The step of a process that has no sentence left while others have some."""
-    return Step([collate(features)], 0, 0)
+def leave_signals_to_the_main_process(worker: int) -> None:
+    """For processes that load batches: a signal to the whole process group must not end them before the last step."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 
 
 class PlannedEpochs:
@@ -131,9 +124,9 @@ class PlannedEpochs:
 
     def _load(self, parts: list[BatchPart]) -> Step:
         """A step as this process sees it."""
-        if own := self.share.select(parts):
+        if own := parts[self.share.process :: self.share.num_processes]:
             return make_step([self.corpus[part] for part in own], self.collate)
-        return idle_step(self.corpus[parts[0][:1]], self.collate)
+        return Step([self.collate(self.corpus[parts[0][:1]])], 0, 0)
 
 
 class StreamedEpochs:
@@ -170,14 +163,17 @@ class StreamedEpochs:
         self.texts.load_state_dict(at["texts"])
         lines = iter(self.texts)
         for sentences, num_too_long in self._pools(lines):
-            for number, parts in enumerate(self._plan(sentences, epoch, at["pool"]), start=1):
+            lengths, seed = np.array([sentence["length"] for sentence in sentences]), [self.seed, at["pool"]]
+            plan = plan_epoch(lengths, seed, epoch, self.limits, self.share.gradient_accumulation_steps)
+            for number, parts in enumerate(plan, start=1):  # of this process's own sentences only
                 if number > at["step"]:
+                    features = [[sentences[row] for row in part] for part in parts]
                     left_out = num_too_long if number == 1 else 0
-                    yield make_step(parts, self.collate, left_out), {**at, "step": number}
+                    yield make_step(features, self.collate, left_out), {**at, "step": number}
             at = {"pool": at["pool"] + 1, "step": 0, "texts": copy.deepcopy(self.texts.state_dict())}
         while True:
             # One sentence for all, wherever a run is resumed, since it draws noise.
-            yield idle_step([{"input_ids": [0]}], self.collate), at
+            yield Step([self.collate([{"input_ids": [0]}])], 0, 0), at
 
     def _pools(self, lines: Iterator[dict]) -> Iterator[tuple[list[dict], int]]:
         """Yield sentences that are shuffled together, and how many were left out between them. No line is read before a
@@ -192,10 +188,3 @@ class StreamedEpochs:
                 pool, num_too_long = [], 0
         if pool:
             yield pool, num_too_long
-
-    def _plan(self, pool: list[dict], epoch: int, number: int) -> Iterator[list[list[dict]]]:
-        """Yield steps as lists of parts, of this process's own sentences only."""
-        lengths = np.array([sentence["length"] for sentence in pool])
-        parts_per_step = self.share.gradient_accumulation_steps
-        for step in plan_epoch(lengths, [self.seed, number], epoch, self.limits, parts_per_step):
-            yield [[pool[sentence] for sentence in part] for part in step]

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -41,11 +41,8 @@ class Checkpoints:
         return self.folder / f"checkpoint-{step:09d}"
 
     def save(self, step: int, write: Callable[[Path], None], best: int | None = None) -> None:
-        """Save a checkpoint. Every process calls ``write(folder)``, and their files must have different names.
-
-        Args:
-            best: a step whose checkpoint stays, however old it is.
-        """
+        """Save a checkpoint. Every process calls ``write(folder)``, and their files must have different names. That of
+        the step ``best`` stays, however old it is."""
         aside, final = self.folder / f".checkpoint-{step}.part", self.of(step)
         if self.accelerator.is_main_process:
             for unfinished in self.folder.glob(".checkpoint-*.part"):
@@ -57,42 +54,36 @@ class Checkpoints:
         if self.accelerator.is_main_process:
             publish(aside, final)
             # Later ones are damaged, or the run would have resumed from them.
-            later = [path for path in self._all() if path.name > final.name]
-            for old in later + self._all()[len(later) + self.keep :]:
+            newest_first = numbered(self.folder.glob("*"))
+            later = [path for path in newest_first if path.name > final.name]
+            for old in later + newest_first[len(later) + self.keep :]:
                 if best is None or old != self.of(best):
                     shutil.rmtree(old)
         self.accelerator.wait_for_everyone()
 
     def newest_good(self) -> Path | None:
-        """The newest checkpoint that is not damaged; None if there is no checkpoint. Damaged ones are reported.
-
-        Raises:
-            ValueError: if there are checkpoints and all are damaged.
-        """
-        found = [self._find() if self.accelerator.is_main_process else None]
-        [found] = broadcast_object_list(found)
-        if isinstance(found, ValueError):
-            raise found
-        return found
-
-    def _find(self) -> Path | ValueError | None:
-        problems = []
-        for checkpoint in self._all():
+        """The newest checkpoint that is not damaged; None if there is no checkpoint. Damaged ones are reported. Raises
+        ValueError if there are checkpoints and all are damaged."""
+        found, problems = None, []
+        for checkpoint in numbered(self.folder.glob("*")) if self.accelerator.is_main_process else []:
             problem = find_damage(checkpoint)
             if problem is None:
-                return checkpoint
+                found = checkpoint
+                break
             problems.append(f"{checkpoint} is damaged: {problem}")
             logger.warning(f"{problems[-1]}; trying the one before it")
-        if problems:
-            return ValueError(
+        found, problems = broadcast_object_list([found, problems])
+        if problems and found is None:
+            raise ValueError(
                 f"all checkpoints are damaged. {'. '.join(problems)}. To start again, give another --output_dir"
             )
-        return None
+        return found
 
-    def _all(self) -> list[Path]:
-        """Newest first."""
-        names = [path for path in self.folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
-        return sorted(names, key=lambda path: int(path.name.partition("-")[2]), reverse=True)
+
+def numbered(paths: Iterable[Path]) -> list[Path]:
+    """Those that are called ``checkpoint-<number>``, the highest number first."""
+    found = [path for path in paths if re.fullmatch(r"checkpoint-\d+", path.name)]
+    return sorted(found, key=lambda path: int(path.name.partition("-")[2]), reverse=True)
 
 
 def best_step(evaluations: list[dict], metric: str | None) -> int | None:
@@ -152,9 +143,8 @@ def _flush(path: Path) -> None:
 
 def last_whole_checkpoint(folder: Path) -> str | None:
     """The newest checkpoint of a `Trainer` that has all its files; its state is written last. None if there is none."""
-    whole = [path.parent.name for path in folder.glob("checkpoint-*/trainer_state.json")]
-    numbers = [int(name.removeprefix("checkpoint-")) for name in whole if re.fullmatch(r"checkpoint-\d+", name)]
-    return str(folder / f"checkpoint-{max(numbers)}") if numbers else None
+    whole = numbered(path.parent for path in folder.glob("*/trainer_state.json"))
+    return str(whole[0]) if whole else None
 
 
 def write_state(run, folder: Path) -> None:

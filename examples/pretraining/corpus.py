@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,19 +19,10 @@ from datasets.exceptions import DatasetGenerationError, DatasetsError
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
+import tokenization_fast_r2d2
 from pretraining import text_forms
 from pretraining.options import DataOptions
-from tokenization_fast_r2d2 import (
-    SENTENCE_RULES,
-    clean_wikitext,
-    coordination,
-    language,
-    read_sentences,
-    reading,
-    word_rules,
-    words,
-)
-from tokenization_fast_r2d2 import sentences as sentence_rules
+from tokenization_fast_r2d2 import SENTENCE_RULES, clean_wikitext, read_sentences
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
 
@@ -54,11 +44,8 @@ COLUMNS = tuple(name for name in OF_SENTENCES if name != "unit_begins")  # what 
 
 
 def read_texts(data: DataOptions) -> Dataset | IterableDataset:
-    """Read the lines of the corpus into a column ``text``.
-
-    Raises:
-        ValueError: for a source that is missing, empty, not UTF-8, or without the split or column, with its name.
-    """
+    """Read the lines of the corpus into a column ``text``. Raises ValueError for a source that is missing, empty, not
+    UTF-8, or without the split or column, with its name."""
     [first, *others] = data.corpus
     is_folder_of_texts = any(file_names(first)) if os.path.isdir(first) else False
     if not others and not is_folder_of_texts and (os.path.isdir(first) or _looks_like_hub_name(first)):
@@ -205,15 +192,17 @@ class Corpus:
 
 
 def tokenize_corpus(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> Corpus:
-    """Tokenize the lines of `read_texts`; a second call with the same text, tokenizer and options uses a cache.
+    """Tokenize the lines of `read_texts`; a second call with the same text, tokenizer and options uses a cache. Raises
+    ValueError if no sentence is left."""
 
-    Raises:
-        ValueError: if no sentence is left.
-    """
+    def tokenize_lines(batch: dict[str, list[str]]) -> dict[str, list]:
+        sentences = tokenize(sentences_of(batch["text"], data), tokenizer, data)
+        return {name: [sentence[name] for sentence in sentences] for name in FEATURES}
+
     cache_key = [*rules_of_reading(texts, tokenizer, data), OF_SENTENCES]
     rows = texts.map(
-        partial(_tokenize_column, tokenizer=tokenizer, data=data), batched=True, num_proc=data.num_proc,
-        remove_columns=texts.column_names, features=FEATURES, new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
+        tokenize_lines, batched=True, num_proc=data.num_proc, remove_columns=texts.column_names, features=FEATURES,
+        new_fingerprint=Hasher.hash(cache_key), desc="tokenize",
     )  # fmt: skip
     lengths = rows.data.column("length").to_numpy().astype(np.int64) if len(rows) else np.zeros(0, np.int64)
     is_too_long = lengths > data.max_length
@@ -230,13 +219,13 @@ def rules_of_reading(texts: Dataset, tokenizer: PreTrainedTokenizerBase, data: D
     """What decides how sentences are read, for the keys of caches.
 
     A tokenizer's own hash changes when it is used, so that caches would be missed; its vocabulary and rules do not. The
-    modules that read are in the key because a new version of this package may change them.
+    code that reads is in the key because a new version of this package may change it.
     """
-    modules = map(inspect.getsource, (coordination, language, reading, sentence_rules, word_rules, words))
+    modules = sorted(Path(tokenization_fast_r2d2.__file__).parent.glob("*.py"))
     return [
         texts._fingerprint, tokenizer.backend_tokenizer.to_str(), tokenizer.init_kwargs.get("word_rule"),
         tokenizer.init_kwargs.get("coordinators"), data.sentence_rule, data.clean_wikitext, data.keep_punctuation,
-        data.max_length, *modules,
+        data.max_length, *(module.read_text(encoding="utf-8") for module in modules),
     ]  # fmt: skip
 
 
@@ -246,13 +235,6 @@ def _flat_columns(column: pyarrow.ChunkedArray) -> Iterator[pyarrow.ChunkedArray
         yield pyarrow.compute.cast(pyarrow.compute.list_value_length(column), "int64")
         column = pyarrow.compute.list_flatten(column)
     yield column
-
-
-def _tokenize_column(
-    batch: dict[str, list[str]], tokenizer: PreTrainedTokenizerBase, data: DataOptions
-) -> dict[str, list]:
-    sentences = tokenize(sentences_of(batch["text"], data), tokenizer, data)
-    return {name: [sentence[name] for sentence in sentences] for name in FEATURES}
 
 
 def tokenize(sentences: list[str], tokenizer: PreTrainedTokenizerBase, data: DataOptions) -> list[dict]:

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,7 @@ from pretraining.corpus import (
     tokenize,
     tokenize_corpus,
 )
-from pretraining.count_teacher import UnitCounts, count_units
-from pretraining.count_vectors import VECTORS_FILE, CountVectors, count_vectors
+from pretraining.counts import VECTORS_FILE, CountVectors, UnitCounts, count_units, count_vectors
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import final_config, make_model, make_tokenizer, size_of_count_vectors
 from pretraining.options import DataOptions, Options
@@ -68,6 +68,7 @@ class Data:
         lengths = self.corpus.lengths
         return {"sentences": len(lengths), "tokens": int(lengths.sum()), "too_long": self.corpus.num_too_long}
 
+    @cached_property
     def unigram_losses(self) -> dict[str, float]:
         """Losses that a model must beat; none if the corpus is streamed or there is no validation text."""
         if self.corpus is None or not self.validation:
@@ -78,13 +79,8 @@ class Data:
 
 
 def unigram_losses(train: np.ndarray, validation: np.ndarray) -> dict[str, float]:
-    """Entropy and validation loss, in nats per token, of a unigram model of the training text.
-
-    The validation loss is computed with one added to each count.
-
-    Args:
-        train, validation: ``(vocab_size,)``, how often each token occurs.
-    """
+    """Entropy and validation loss, in nats per token, of a unigram model of the training text, from how often each
+    token occurs, ``(vocab_size,)``. The validation loss is computed with one added to each count."""
     share = train[train > 0] / train.sum()
     log_prob = np.log((train + 1) / (train + 1).sum())
     return {
@@ -100,14 +96,9 @@ def read_held_out(data: DataOptions) -> tuple[list[LabelledTree], list[File]]:
 
 
 def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]], accelerator: Accelerator) -> Data:
-    """Read and tokenize all text; then make the run's folder. The main process goes first and fills the cache.
-
-    Args:
-        held_out: as `read_held_out` gives it.
-
-    Raises:
-        ValueError: for text, a tokenizer or a model that cannot be used, and for a folder that is not this run's.
-    """
+    """Read and tokenize all text besides what `read_held_out` gave; then make the run's folder. The main process goes
+    first and fills the cache. Raises ValueError for text, a tokenizer or a model that cannot be used, and for a folder
+    that is not this run's."""
     folder, data, (gold, validation_files) = Path(options.output.output_dir), options.data, held_out
     processes = {"num_processes": accelerator.num_processes, "precision": accelerator.mixed_precision}
     settings = options.that_decide_weights() | processes
@@ -141,11 +132,8 @@ def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]],
 
 
 def check_run_folder(folder: Path, settings: dict, decided: Collection[str] = ()) -> None:
-    """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings.
-
-    Args:
-        decided: names of settings that the text decides, to say so.
-    """
+    """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings; say which of those
+    that have changed the text has decided."""
     if not (folder / SETTINGS_FILE).exists():
         if folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
             raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
@@ -202,11 +190,8 @@ def read_beginning(texts: IterableDataset, tokenizer: PreTrainedTokenizerBase, d
 def read_count_vectors(
     folder: Path, corpus: Corpus | None, tokenizer: PreTrainedTokenizerBase, options: Options, is_main: bool
 ) -> CountVectors | None:
-    """The vectors in the run's folder, or new ones, which the main process saves; None if nothing needs them.
-
-    Raises:
-        ValueError: if the file is damaged.
-    """
+    """The vectors in the run's folder, or new ones, which the main process saves; None if nothing needs them. Raises
+    ValueError if the file is damaged."""
     if corpus is None or not options.needs_count_vectors:
         return None
     path = folder / VECTORS_FILE

@@ -1,7 +1,7 @@
 """What the raw text says about its language: it decides every option whose value is ``auto``, and gives its reason.
 
 A language that branches to the right has its function words at the beginning of what they belong to, one that branches
-to the left at the end. So whether the commonest words begin or end units of the text (see `count_teacher`) tells the
+to the left at the end. So whether the commonest words begin or end units of the text (see `counts`) tells the
 direction, without a treebank.
 """
 
@@ -85,10 +85,6 @@ class Profile:
         return sum(ratios) / max(1, sum(number for _, number in commonest))
 
     @property
-    def share_of_capitals(self) -> float:
-        return self.capitals[0] / max(1, self.capitals[1])
-
-    @property
     def share_of_unspaced(self) -> float:
         return self.unspaced / max(1, self.num_words)
 
@@ -168,7 +164,8 @@ def _counts_skew(profile: Profile, num_words: float) -> tuple[str, str]:
 
 
 def _names(profile: Profile, num_words: float) -> tuple[str, str]:
-    share, (least, most) = profile.share_of_capitals, NAMES
+    (capitals, words), (least, most) = profile.capitals, NAMES
+    share = capitals / max(1, words)
     return "yes" if least < share < most else "no", f"{share:.1%} of the words inside sentences begin with a capital"
 
 

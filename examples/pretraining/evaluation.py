@@ -2,7 +2,7 @@
 
 The language model can teach an encoder to choose chains long before the parser's F1 or any loss shows it.
 Therefore the best trees of the encoder's charts are scored beside the parser's. The parser has no part in these charts:
-they are pruned by counts of the text (see `count_teacher`).
+they are pruned by counts of the text (see `counts`).
 """
 
 import contextlib
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
@@ -18,8 +19,7 @@ from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, fro
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from pretraining.batches import cut
-from pretraining.count_teacher import CountTeacher
-from pretraining.stopping import pass_on, stopping_together
+from pretraining.counts import CountTeacher
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 from tokenization_fast_r2d2.trees import Span
@@ -30,7 +30,22 @@ CHART_WINDOW_SIZE = 4  # at all evaluations, whatever the run trains with
 MAX_RIGHT_SHARE, MAX_LEFT_SHARE, TIMES_GOLD = 0.85, 0.15, 1.5
 
 
-def evaluate(run, check: Callable[..., object] = pass_on) -> dict[str, float]:
+class Interrupted(Exception):
+    """An evaluation was left between two batches."""
+
+
+@contextlib.contextmanager
+def stopping_together(accelerator: Accelerator) -> Iterator[None]:
+    """What one process leaves by `Interrupted`, all leave so at its end. All processes must enter this together."""
+    try:
+        yield
+    except Interrupted:
+        accelerator.set_trigger()
+    if accelerator.check_trigger():
+        raise Interrupted
+
+
+def evaluate(run, check: Callable[..., object]) -> dict[str, float]:
     """Compute the figures by name, on every process; append drawn trees to the run's ``trees.txt``.
 
     Args:
@@ -52,7 +67,7 @@ def evaluate(run, check: Callable[..., object] = pass_on) -> dict[str, float]:
     return figures
 
 
-def validation_losses(run, check: Callable[..., object] = pass_on) -> dict[str, float]:
+def validation_losses(run, check: Callable[..., object] = lambda *_: None) -> dict[str, float]:
     """Language-model loss and tree loss in nats per token, without noise and dropout.
 
     Each process takes its share of the batches; arguments and errors as for `evaluate`.
@@ -124,17 +139,13 @@ class TreebankScorer:
         self.some = [gold[place * len(gold) // number] for place in range(number)]
         self.read = sentences_to_parse(tokenizer, [tree.words for tree in self.some], is_split_into_words=True)
 
-    def __call__(self, check: Callable[..., object] = pass_on) -> dict[str, float]:
-        """Figures of `tree_figures`. The encoder's have the suffix ``_counts``.
-
-        Args:
-            check: called between batches; it may raise.
-        """
+    def __call__(self, check: Callable[..., object] = lambda *_: None) -> dict[str, float]:
+        """Figures of `tree_figures`. The encoder's have the suffix ``_counts``. ``check`` is as for `evaluate`."""
         figures = tree_figures(model_trees(self.parser, self.gold, progress=check), self.gold)
         of_encoder = tree_figures(self.encoder_trees(check), self.some)
         return figures | {f"{figure}_counts": value for figure, value in of_encoder.items()}
 
-    def encoder_trees(self, check: Callable[..., object] = pass_on) -> list[LabelledTree]:
+    def encoder_trees(self, check: Callable[..., object] = lambda *_: None) -> list[LabelledTree]:
         """The trees over words on charts that are pruned by counts."""
         model = self.parser.model
 
@@ -176,11 +187,8 @@ def tree_figures(predicted: list[LabelledTree], gold: list[LabelledTree]) -> dic
 def chain_warnings(
     before: dict[str, float], now: dict[str, float], of_gold: tuple[float, float] = (0.0, 0.0)
 ) -> list[str]:
-    """Warnings if trees are chains at two evaluations in a row.
-
-    Args:
-        of_gold: the shares of gold trees, as of `chain_shares`; those of a language may be large, as in Japanese.
-    """
+    """Warnings if trees are chains at two evaluations in a row. The `chain_shares` of gold trees may be large, too, as
+    in Japanese."""
     right, left = (TIMES_GOLD * share for share in of_gold)
     sides = (("right_share", "end with the last word", max(MAX_RIGHT_SHARE, right), "right"),
              ("left_share", "begin with the first word", max(MAX_LEFT_SHARE, left), "left"))  # fmt: skip

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.embedding import evaluation
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
 from modeling_fast_r2d2.inputs import split_bonus_of
 from modeling_fast_r2d2.parser import span_nesting
-from pretraining.count_teacher import CountTeacher
-from pretraining.count_vectors import CountVectors
-from pretraining.encoded import Guidance
+from pretraining.counts import CountTeacher, CountVectors
 from pretraining.grammar import Grammar, learn_grammar
+from pretraining.losses import Guidance
 from pretraining.recipe import OF_MINIMUM_RISK, OF_THE_SNAPSHOT, Settings
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
 from tokenization_fast_r2d2.padding import pad_split_signs
@@ -34,29 +34,26 @@ class CollatorWithSplitSigns(DataCollatorForFastR2D2):
         return batch | {"split_signs": pad_split_signs(bounds, names, batch["input_ids"].shape[1])}
 
 
+@dataclass(eq=False)
 class Guide:
     """Split scores besides those that the model's own parser gives.
 
-    Args:
+    Attributes:
         teacher: may be None if no setting needs counts.
         model: gives its parser's scores; not wrapped for data-parallel training.
         count_vectors: may be None if no loss needs them.
         given: the model that the run began with, as it was; None if no loss needs it.
         counts_skew: of the run's language, for stages with a ``skew`` or ``pairs_bonus``.
+        snapshot, grammar: of the parser and of its trees, once a stage has begun that needs them.
     """
 
-    def __init__(
-        self,
-        teacher: CountTeacher | None,
-        model,
-        count_vectors: CountVectors | None = None,
-        given=None,
-        counts_skew: float = 0.0,
-    ):
-        self.teacher, self.model, self.count_vectors, self.given = teacher, model, count_vectors, given
-        self.counts_skew = counts_skew
-        self.snapshot: torch.nn.Module | None = None
-        self.grammar: Grammar | None = None
+    teacher: CountTeacher | None
+    model: FastR2D2ForPreTraining
+    count_vectors: CountVectors | None = None
+    given: FastR2D2ForPreTraining | None = None
+    counts_skew: float = 0.0
+    snapshot: torch.nn.Module | None = None
+    grammar: Grammar | None = None
 
     def take_snapshot(self) -> None:
         """Copy the parser as it is now."""
@@ -76,11 +73,7 @@ class Guide:
         self.grammar = found.to(model.device)
 
     def __call__(self, settings: Settings, batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], Guidance]:
-        """The inputs of the model and the guidance for a batch.
-
-        Args:
-            batch: from `CollatorWithSplitSigns`, on the model's device.
-        """
+        """The inputs of the model and the guidance for a batch of `CollatorWithSplitSigns`, on the model's device."""
         batch = dict(batch)
         signs = batch.pop("split_signs")
         scores = functools.cache(lambda scorer: self._scores(scorer, batch))

@@ -1,29 +1,158 @@
 """The losses of pretraining: each is one entry of `LOSSES`, from which its weight, its curve and its mean over all
-processes and batches follow.
+processes and batches follow. All are functions of an `EncodedBatch`.
 
 To add a loss, write its function, add its entry, and give `Settings` its weight. If it has parameters of its own, it is
 a class of modules: its parameters are trained and are in checkpoints, but not in the model that a run ends with.
+
+Those that compare vectors read the model's pooler, whose first features are those of the count vectors. Its other
+features, if there are any, are no loss's: they are what a model knew before it was made wider (`models`).
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from modeling_fast_r2d2.chart import to_device
+from modeling_fast_r2d2.chart import Chart, to_device
 from modeling_fast_r2d2.chart_planning import merge_ranks
-from modeling_fast_r2d2.inputs import read_split_scores
-from pretraining.encoded import EncodedBatch, Guidance
+from modeling_fast_r2d2.encoder import EncodedChart, encode_chart, encode_forced
+from modeling_fast_r2d2.inputs import EmbeddedBatch, read_split_scores
+from modeling_fast_r2d2.tree_distribution import TreeDistribution
 from pretraining.recipe import Settings, Stage, ends_of
-from pretraining.vector_losses import MeaningLoss, MemoryLoss, SimilarityLoss, TopicLoss
+
+SIMILARITY_TEMPERATURE = 0.1
+COMPARED_CONSTITUENTS, COMPARED_LENGTH = 150, 5  # at most, of at least this many tokens
+WHITENING_EPS = 1e-3
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """How a batch is encoded and what its losses are told; the defaults are the paper's.
+
+    Attributes:
+        encoding: ``"chart"``; or ``"forced"``, one tree per sentence, without candidates to choose from.
+        chart_scores: ``(batch, seq_len - 1)`` float32. These scores, plus the model's noise, prune the charts or make
+            the trees instead of the parser's. The tree loss still trains the parser's own.
+        choice_scores: ``(batch, seq_len - 1)`` float32, a teacher's split scores, for the choice loss.
+        lm_trains_choice: whether the language model's gradient reaches the choice of candidates.
+    """
+
+    encoding: str = "chart"
+    chart_scores: Tensor | None = None
+    choice_scores: Tensor | None = None
+    lm_trains_choice: bool = True
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """What was encoded, and how: all that a loss is a function of."""
+
+    model: FastR2D2ForPreTraining
+    batch: EmbeddedBatch
+    chart: Chart
+    encoded: EncodedChart
+    guidance: Guidance
+
+
+def sizes(tokens: int, sentences: int) -> dict[str, int]:
+    """What losses are means over; constituents are those of two or more tokens."""
+    return {"tokens": tokens, "sentences": sentences, "constituents": tokens - sentences}
 
 
 def choice_loss(of: EncodedBatch) -> Tensor:
     """Cross entropy of the encoder's choice in each cell and that of ``choice_scores``."""
     scores = read_split_scores(of.guidance.choice_scores, of.batch.sentences)
     [ranks] = to_device([merge_ranks(scores, of.batch.sentences.lengths, of.batch.nesting)], of.encoded.nodes.device)
-    return of.trees.choice_loss(ranks)
+    return TreeDistribution(of.chart, of.encoded.choices()).choice_loss(ranks)
+
+
+class CountLoss(nn.Module):
+    """Base of the losses that compare vectors with those of `CountVectors`."""
+
+    def __init__(self, model, guide):
+        super().__init__()
+        self.counts = guide.count_vectors
+
+    def pooled(self, of: EncodedBatch, nodes: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """``(nodes, features)`` each, of length 1: pooled vectors of nodes, and what they should be."""
+        wanted = self.counts.of_spans(of.batch.token_ids.long(), of.chart.spans[nodes])
+        vectors = of.model.model.pool(of.encoded.nodes[nodes])[:, : wanted.shape[1]]
+        return F.normalize(vectors.float(), dim=-1), wanted
+
+
+class MeaningLoss(CountLoss):
+    """1 - cosine of each constituent's vector and the count vectors of its tokens."""
+
+    def forward(self, of: EncodedBatch) -> Tensor:
+        vectors, wanted = self.pooled(of, slice(of.chart.num_tokens, None))
+        return (1 - (vectors * wanted).sum(-1)).sum() / max(len(wanted), 1)
+
+
+class TopicLoss(CountLoss):
+    """The meaning loss of whole sentences."""
+
+    def forward(self, of: EncodedBatch) -> Tensor:
+        vectors, wanted = self.pooled(of, of.chart.roots)
+        return (1 - (vectors * wanted).sum(-1)).mean()
+
+
+class SimilarityLoss(CountLoss):
+    """Cross entropy between softmaxes of similarities: of each sentence to all others and to some of the batch's longer
+    constituents, by count vectors and by the model's."""
+
+    def forward(self, of: EncodedBatch) -> Tensor:
+        first, last = of.chart.spans[of.chart.num_tokens :].T
+        [long] = (last - first + 1 >= COMPARED_LENGTH).nonzero(as_tuple=True)
+        drawn = long[torch.randperm(len(long))[:COMPARED_CONSTITUENTS].to(long.device)] + of.chart.num_tokens
+        vectors, wanted = self.pooled(of, torch.cat([of.chart.roots, drawn]))
+        if len(vectors) == 1:
+            return 0 * vectors.sum()
+        itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+        found, target = (
+            (rows @ rows.T / SIMILARITY_TEMPERATURE).masked_fill(itself, -1e4) for rows in (vectors, wanted)
+        )
+        return F.cross_entropy(found, target.softmax(-1))
+
+
+class MemoryLoss(nn.Module):
+    """1 - cosine of a linear map of each constituent's vector and the vector that the given model has for it along the
+    same tree, whitened over the batch, so that all that it knows counts and not only what differs most."""
+
+    def __init__(self, model, guide):
+        super().__init__()
+        self.guide = guide  # no module, so that the given model is no part of this one
+        old, new = guide.given.config.hidden_size, model.config.hidden_size
+        self.map = nn.Linear(new, old)
+        with torch.no_grad():  # a model that was made wider has the old features first
+            self.map.weight.copy_(torch.eye(old, new))
+            self.map.bias.zero_()
+
+    def forward(self, of: EncodedBatch) -> Tensor:
+        wanted, constituents = self.known(of), slice(of.chart.num_tokens, None)
+        if len(wanted) < 2:
+            return 0 * (self.map.weight.sum() + self.map.bias.sum())
+        cosines = F.cosine_similarity(self.map(of.encoded.nodes[constituents]).float(), whiten(wanted), dim=-1)
+        return (1 - cosines).mean()
+
+    @torch.no_grad()
+    def known(self, of: EncodedBatch) -> Tensor:
+        """``(constituents, hidden size of the given model)``."""
+        given, config, token_ids = self.guide.given.model, self.guide.given.config, of.batch.token_ids
+        tasks = given.embeddings(token_ids.new_tensor([config.cls_token_id, config.sum_token_id]))
+        encode = encode_forced if of.guidance.encoding == "forced" else encode_chart
+        nodes = encode(of.chart, given.embeddings(token_ids), given.composition, tasks).nodes
+        return nodes[of.chart.num_tokens :].float()
+
+
+def whiten(rows: Tensor) -> Tensor:
+    """Float32 rows without their mean, times the inverse square root of their covariance."""
+    rows = rows - rows.mean(0)
+    with torch.autocast(rows.device.type, enabled=False):  # half precision has no eigenvalues
+        values, directions = torch.linalg.eigh(rows.T @ rows / len(rows))
+    return rows @ (directions / (values.clamp(min=0) + WHITENING_EPS).sqrt()) @ directions.T
 
 
 @dataclass(frozen=True)
@@ -84,25 +213,17 @@ def with_parameters(stages: Iterable[Stage]) -> list[Loss]:
 
 def leave_parameters_out(stages: Iterable[Stage]) -> bool:
     """Whether some parameters take no part in a stage: those of the choice, the language model or a loss."""
-    ends = ends_of(stages)
-    return any(not settings.lm_weight or not trains_choice(settings) for settings in ends) or any(
-        not loss.is_used(settings) for loss in with_parameters(stages) for settings in ends
-    )
-
-
-def trains_choice(settings: Settings) -> bool:
-    """Whether a gradient reaches the encoder's choice."""
-    return settings.encoding == "chart" and bool(settings.lm_trains_choice or settings.choice_loss)
+    for settings in ends_of(stages):
+        trains_choice = settings.encoding == "chart" and (settings.lm_trains_choice or settings.choice_loss)
+        is_left_out = any(not loss.is_used(settings) for loss in with_parameters(stages))
+        if is_left_out or not (settings.lm_weight and trains_choice):
+            return True
+    return False
 
 
 class Objective(nn.Module):
     """The model and its losses as one module, since several processes share only gradients of a ``forward``.
-
-    Args:
-        model: is trained.
-        guide: the run's `Guide`.
-        stages: of the run; losses that no stage has make no parameters.
-    """
+    Losses that no stage has make no parameters."""
 
     def __init__(self, model: FastR2D2ForPreTraining, guide=None, stages: tuple[Stage, ...] = ()):
         super().__init__()
@@ -110,30 +231,21 @@ class Objective(nn.Module):
         self.own = nn.ModuleDict({loss.name: loss.of(model, guide) for loss in with_parameters(stages)})
 
     def forward(self, inputs: dict[str, Tensor], guidance: Guidance, losses: Iterable[Loss]) -> dict[str, Tensor]:
-        """Encode a batch; compute some losses.
-
-        Args:
-            inputs: of the model.
-
-        Returns:
-            Scalars in nats by name: each loss, summed over its units in the batch.
-        """
+        """Encode a batch; compute some losses: scalars in nats by name, each summed over its units in the batch."""
         encoded, sums = self.encode(inputs, guidance), {}
+        lengths = encoded.batch.sentences.lengths
+        of_unit = sizes(int(lengths.sum()), len(lengths))
         for loss in losses:
             function = self.own[loss.name] if loss.name in self.own else loss.of
-            sums[loss.name] = function(encoded) * encoded.sizes[loss.unit]
-        if not encoded.sizes["constituents"]:
+            sums[loss.name] = function(encoded) * of_unit[loss.unit]
+        if not of_unit["constituents"]:
             # No loss depends on parser and choice, but other processes wait for their gradients.
             nothing = 0 * sum(parameter.sum() for parameter in self.parameters())
             sums = {name: value + nothing for name, value in sums.items()}
         return sums
 
     def encode(self, inputs: dict[str, Tensor], guidance: Guidance) -> EncodedBatch:
-        """Encode a batch as the guidance says.
-
-        Raises:
-            ValueError: for scores of another shape, or NaN.
-        """
+        """Encode a batch as the guidance says. Raises ValueError for scores of another shape, or NaN."""
         base, scores = self.model.model, guidance.chart_scores
         # Where sentences are encoded along trees of given scores, nothing needs the parser's own.
         given = scores if guidance.encoding == "forced" else None

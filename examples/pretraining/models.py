@@ -1,4 +1,9 @@
-"""The model of a run, new or trained further, and the tokenizer that must fit it."""
+"""The model of a run, new or trained further, perhaps made wider; and the tokenizer that must fit it.
+
+Each vector of a wider model is the old one, with new features behind it. At first, old weights are as they were, and
+old features depend on old ones alone; new features depend on both. What the model computes changes a little, because
+layer norms are over old and new features together; training mends that.
+"""
 
 import copy
 import sys
@@ -9,6 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 from datasets import Dataset, IterableDataset
+from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
@@ -16,10 +22,22 @@ from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
 from modeling_fast_r2d2.checkpoints.folders import HEADS
 from pretraining.corpus import sentences_of_texts
-from pretraining.count_vectors import CountVectors
+from pretraining.counts import CountVectors
 from pretraining.options import SIZES, DataOptions, ModelOptions, Options
-from pretraining.widening import WIDER, as_narrow_as, begin_pooler, is_wider, widen
 from tokenization_fast_r2d2 import find_abbreviations, find_coordinators, task_token_ids, train_tokenizer
+
+WIDER = ("hidden_size", "intermediate_size")  # the fields that may become larger
+NOISE = 0.02  # standard deviation of new weights of composition layers
+SHARE_OF_OLD = 0.1  # by which the pooler multiplies old features, so that cosines hardly depend on them
+
+# What lies along the axes of weights; where a name is not here, the last axis is "hidden" and others stay.
+AXES = {
+    "query_key_value": ("projections", "hidden"),
+    "attention_output": ("hidden", "heads"),
+    "intermediate": ("inner", "hidden"),
+    "output": ("hidden", "inner"),
+    "transform": ("hidden", "hidden"),
+}
 
 
 def make_tokenizer(texts: Dataset | IterableDataset, data: DataOptions, model: ModelOptions) -> PreTrainedTokenizerBase:
@@ -35,21 +53,15 @@ def make_tokenizer(texts: Dataset | IterableDataset, data: DataOptions, model: M
 
 
 def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradient_checkpointing: bool = False):
-    """A `FastR2D2ForPreTraining` in training mode.
-
-    Raises:
-        ValueError: for fields in ``config_overrides`` that are unknown or change the weights of a given model, and if
-            the tokenizer does not fit the model.
-    """
+    """A `FastR2D2ForPreTraining` in training mode. Raises ValueError for fields in ``config_overrides`` that are
+    unknown or change the weights of a given model, and if the tokenizer does not fit the model."""
     if options.model:
         model = load_given_model(options)
-        check_fit(tokenizer, model.config)
     else:
-        config = final_config(options, tokenizer)
-        check_fit(tokenizer, config)
-        model = FastR2D2ForPreTraining(config)
-        if config.pooler:
+        model = FastR2D2ForPreTraining(final_config(options, tokenizer))
+        if model.config.pooler:
             begin_pooler(model, 0)
+    check_fit(tokenizer, model.config)
     if gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return model.train()
@@ -58,7 +70,11 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
 def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
     """The given model. Its configuration may be overridden where its weights stay or grow."""
     given, config = given_config(options), final_config(options)
-    narrow = as_narrow_as(given, config) if is_wider(given, config) else config
+    narrow = config
+    sizes_fit = all(getattr(config, name) >= getattr(given, name) for name in WIDER)
+    if sizes_fit and config.num_attention_heads == given.num_attention_heads and not given.pooler:
+        as_given = {name: getattr(given, name) for name in (*WIDER, "pooler")}
+        narrow = FastR2D2Config.from_dict(config.to_dict() | as_given)
     if weights_of(narrow) != weights_of(given):
         raise ValueError(
             f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
@@ -66,6 +82,58 @@ def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
         )
     model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=HEADS, config=narrow), options.model, "model")
     return model if weights_of(narrow) == weights_of(config) else widen(model, config)
+
+
+@torch.no_grad()
+def widen(old: FastR2D2ForPreTraining, config: FastR2D2Config) -> FastR2D2ForPreTraining:
+    """The model with a configuration that is wider, in `WIDER` and by a pooler."""
+    new, weights = FastR2D2ForPreTraining(config), old.state_dict()
+    for name, weight in new.state_dict().items():
+        if "parser." in name:
+            weight.copy_(weights[name])
+        elif name in weights and name != "lm_head.decoder.weight":  # which is the token embedding's
+            _begin(name, weight, weights[name], old.config, config)
+    if config.pooler:
+        begin_pooler(new, old.config.hidden_size)
+    return new
+
+
+@torch.no_grad()
+def begin_pooler(model: FastR2D2ForPreTraining, old_size: int) -> None:
+    """The pooler gives the new features, then a share of the old ones, of which there are ``old_size``."""
+    size = model.config.hidden_size
+    moved = torch.eye(size).roll(-old_size, 0)
+    moved[size - old_size :] *= SHARE_OF_OLD
+    model.model.pooler.weight.copy_(moved)
+
+
+def _begin(name: str, weight: Tensor, old: Tensor, old_config: FastR2D2Config, config: FastR2D2Config) -> None:
+    module = name.split(".")[-2]
+    axes = AXES.get(module, (None, "hidden"))[: weight.dim()] if weight.dim() == 2 or module in AXES else (None,)
+    places = [_places(axis, size, old_config, config) for axis, size in zip(axes, old.shape, strict=True)]
+    if module == "query_key_value":  # scores are divided by the root of the head's size, which is larger now
+        scale = torch.ones(len(old))
+        scale[: len(old) // 3] = (config.hidden_size / old_config.hidden_size) ** 0.5
+        old = old * (scale[:, None] if old.dim() == 2 else scale)
+    weight.zero_()
+    if module == "embeddings":
+        weight.normal_(0, old.square().mean().sqrt().item())
+    elif module in AXES and module != "transform" and weight.dim() == 2:
+        weight.normal_(0, NOISE)
+        weight[places[0]] = 0
+        if module == "query_key_value":  # old attention weights stay: new queries begin with 0
+            weight[: config.hidden_size] = 0
+    weight[torch.meshgrid(*places, indexing="ij")] = old
+
+
+def _places(axis: str | None, size: int, old: FastR2D2Config, new: FastR2D2Config) -> Tensor:
+    """Where the old entries of an axis, of which there are ``size``, lie in the new one."""
+    if axis not in ("heads", "projections"):
+        return torch.arange(size)
+    heads = new.num_attention_heads
+    head, feature = torch.meshgrid(torch.arange(heads), torch.arange(old.hidden_size // heads), indexing="ij")
+    place = (head * (new.hidden_size // heads) + feature).flatten()
+    return torch.cat([place + part * new.hidden_size for part in range(size // old.hidden_size)])
 
 
 def read_as_given_model(options: Options) -> Options:
@@ -102,25 +170,16 @@ def override(config: FastR2D2Config, overrides: str | None) -> FastR2D2Config:
 
 
 def begin_with_frequencies(model: FastR2D2ForPreTraining, counts: np.ndarray) -> None:
-    """Make a new model predict tokens by their frequency, which it would take hundreds of steps to learn.
-
-    Args:
-        counts: ``(vocab_size,)`` int64, how often each token occurs in the corpus.
-    """
+    """Make a new model predict tokens by their frequency, which it would take hundreds of steps to learn, from how
+    often each occurs in the corpus: ``(vocab_size,)`` int64."""
     share = (counts + 1) / (counts + 1).sum()
     with torch.no_grad():
         model.lm_head.decoder.bias.copy_(torch.from_numpy(np.log(share)))
 
 
 def final_config(options: ModelOptions, tokenizer: PreTrainedTokenizerBase | None = None) -> FastR2D2Config:
-    """The configuration of the model that `make_model` makes.
-
-    Args:
-        tokenizer: a new model's; without it, vocabulary and task tokens are `FastR2D2Config`'s.
-
-    Raises:
-        ValueError: for a given model of another kind and for wrong overrides.
-    """
+    """The configuration of the model that `make_model` makes. Without a new model's tokenizer, vocabulary and task
+    tokens are `FastR2D2Config`'s. Raises ValueError for a given model of another kind and for wrong overrides."""
     if options.model:
         config = given_config(options)
     else:
@@ -134,11 +193,8 @@ def final_config(options: ModelOptions, tokenizer: PreTrainedTokenizerBase | Non
 
 
 def size_of_count_vectors(options: ModelOptions, config: FastR2D2Config) -> int:
-    """Features of count vectors: all of a new model's, or those by which a given model is made wider.
-
-    Raises:
-        ValueError: if a given model stays as wide as it is, or if there is no pooler to tell new features from old.
-    """
+    """Features of count vectors: all of a new model's, or those by which a given model is made wider. Raises ValueError
+    if a given model stays as wide as it is, or if there is no pooler to tell new features from old."""
     if not options.model:
         return config.hidden_size
     given = given_config(options).hidden_size

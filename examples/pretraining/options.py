@@ -207,7 +207,6 @@ class Options:
             )
         self._check_output()
         self._check_stages()
-        self._check_vector_losses()
         if data.streaming and training.max_steps is None and not self.stages:
             raise ValueError("a streamed corpus has no known length; give --max_steps")
         if data.streaming and data.dataloader_num_workers:
@@ -226,8 +225,6 @@ class Options:
         if self.data.streaming and any(stage.at(0).chart_scores == "grammar" for stage in self.stages):
             raise ValueError("a grammar is learnt from all over the corpus; leave --streaming out, or the stages with "
                              "chart_scores: grammar")  # fmt: skip
-
-    def _check_vector_losses(self) -> None:
         if self.uses("memory_weight") and not self.model.model:
             raise ValueError("memory_weight keeps what a given model knows; give one as --model")
         if self.needs_count_vectors and self.data.streaming:
@@ -244,15 +241,13 @@ class Options:
 
     def that_decide_weights(self) -> dict:
         """The options that decide a run's weights, by name, as JSON can hold them; they stay while a run lasts."""
-        only_watch = ("validation", "validation_sentences", "treebank", "treebank_split", "treebank_half")
-        never = ("num_proc", "dataloader_num_workers", "treebank_sentences", "counts_skew")
-        data = {name: value for name, value in asdict(self.data).items() if name not in never}
-        chosen = {"metric_for_best_model": self.output.metric_for_best_model}
+        left_out = ["num_proc", "dataloader_num_workers", "treebank_sentences", "counts_skew"]
+        chosen = {"metric_for_best_model": self.output.metric_for_best_model, "stages": self._plain_stages()}
         if self.output.metric_for_best_model:
             chosen["eval_steps"] = self.output.eval_steps
-        else:
-            data = {name: value for name, value in data.items() if name not in only_watch}
-        chosen["stages"] = self._plain_stages()
+        else:  # these only watch
+            left_out += ["validation", "validation_sentences", "treebank", "treebank_split", "treebank_half"]
+        data = {name: value for name, value in asdict(self.data).items() if name not in left_out}
         if self.uses("needs_counts", "skew", "pairs_bonus"):
             chosen["counts_skew"] = self.data.counts_skew
         training = asdict(self.training)

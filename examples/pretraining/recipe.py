@@ -42,7 +42,7 @@ class Settings:
     Attributes:
         chart_scores: the scores that prune the charts: of the ``"parser"``; of a ``"snapshot"``, the parser as it was
             when the stage began; of the snapshot's trees of ``"minimum_risk"``; of such trees of the snapshot and a
-            ``"grammar"`` together (of `grammar`); ``"counts"`` (of `count_teacher`); or ``"mixed"``, counts for a share
+            ``"grammar"`` together (of `grammar`); ``"counts"`` (of `counts`); or ``"mixed"``, counts for a share
             of the sentences and the parser's for the others. The model's noise is added to all, and changes nothing for
             those of minimum risk.
         counts_share: the share of counts if they are ``"mixed"``, 0 to 1.
@@ -185,17 +185,14 @@ class Plan:
 
     Attributes:
         boundaries: the first step of each stage, then the number of steps of all stages.
+        num_steps: the number of steps of all stages, 0 without stages.
     """
 
     def __init__(self, stages: tuple[Stage, ...] = (), tokens_per_step: float = 1.0):
         self.stages = stages
         lengths = [stage.steps or max(1, round(stage.tokens / tokens_per_step)) for stage in stages]
         self.boundaries = [0, *itertools.accumulate(lengths)]
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steps in all stages, 0 without stages."""
-        return self.boundaries[-1]
+        self.num_steps = self.boundaries[-1]
 
     def stage_number(self, step: int) -> int:
         """Number of the stage that a step belongs to, both counted from 0; after the end, of the last stage."""
@@ -234,7 +231,9 @@ def read_recipe(path: str | Path, known_options: set[str]) -> tuple[list[str], t
         _check_names(content, {"options", "stages"}, "the file")
         options, stages = content.get("options") or {}, content.get("stages") or []
         _check_names(options, known_options - {"recipe"}, "options")
-        return _read_options(options), _read_stages(stages)
+        if not isinstance(stages, list):
+            raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
+        return _read_options(options), tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -255,12 +254,6 @@ def _read_options(options: dict[str, object]) -> list[str]:
         words = [("no", "yes")[part] if isinstance(part, bool) else str(part) for part in values]
         arguments += [f"--{name}", *words] if value is not None else []
     return arguments
-
-
-def _read_stages(stages: object) -> tuple[Stage, ...]:
-    if not isinstance(stages, list):
-        raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
-    return tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1))
 
 
 def _read_stage(content: object, number: int) -> Stage:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from pretraining.evaluation import LABELS
 from pretraining.losses import LOSSES
-from pretraining.options import DataOptions, Options
+from pretraining.options import DataOptions
 
 FORMATS = {
     **{f"{loss.name}_loss": loss.name + " {:.3f}" for loss in LOSSES}, "lm_loss": "LM {:.3f}",
@@ -58,9 +58,6 @@ class Display:
         self.bar.unpause()
         self.first_step, self.began = step, time.monotonic()
 
-    def advance(self) -> None:
-        self.bar.update()
-
     def show_point(self, figures: dict[str, float]) -> None:
         if self.bar.disable:
             left = tqdm.format_interval(self.seconds_left(figures["step"]))
@@ -81,9 +78,6 @@ class Display:
         if self.is_shown:
             self.bar.write(text, file=sys.stdout)
             sys.stdout.flush()
-
-    def close(self) -> None:
-        self.bar.close()
 
 
 def describe_figures(figures: dict[str, float]) -> str:
@@ -106,13 +100,9 @@ def describe_trees(figures: dict[str, float]) -> list[str]:
     return kinds
 
 
-def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], file: Path) -> None:
-    """Draw the loss curves and, if there was a treebank, F1 of all kinds of trees and recall by label of the parser's.
-
-    Args:
-        curve, evaluations: of the run's `Progress`.
-        unigram: the losses of unigrams.
-    """
+def plot(run, file: Path) -> None:
+    """Draw the loss curves and, if there was a treebank, F1 of all kinds of trees and the parser's recall by label."""
+    curve, evaluations, unigram = run.progress.curve, run.progress.evaluations, run.data.unigram_losses
     panels = {"language model, nats per token": {"lm_loss": "training", "validation_lm_loss": "validation"},
               "tree loss, nats per token": {"tree_loss": "training", "validation_tree_loss": "validation"}}  # fmt: skip
     if any("f1" in figures for figures in evaluations):
@@ -135,24 +125,21 @@ def plot(curve: list[dict], evaluations: list[dict], unigram: dict[str, float], 
     figure.savefig(file, dpi=120)
 
 
-def model_card(run, figures: dict, unigram: dict[str, float]) -> str:
-    """The model card, as Markdown with the Hub's header.
-
-    Args:
-        figures: of the evaluation of the model's weights.
-        unigram: the losses of unigrams.
-    """
-    output, progress, sizes = run.options.output, run.progress, run.data.sizes
+def model_card(run, figures: dict) -> str:
+    """The model card, as Markdown with the Hub's header; the figures are those of the evaluation of its weights."""
+    output, progress, sizes, unigram = run.options.output, run.progress, run.data.sizes, run.data.unigram_losses
     place = output.hub_model_id if output.push_to_hub else str(run.folder / "model")
     data = ModelCardData(library_name="transformers", tags=["fast-r2d2", "grammar-induction"], license=output.license,
                          pipeline_tag="feature-extraction")  # fmt: skip
-    best_metric = figures.get("metric_for_best_model")
+    best_metric, accelerator = figures.get("metric_for_best_model"), run.accelerator
+    machine = f"{accelerator.num_processes} x {accelerator.device.type}, {os.cpu_count()} cores, {platform.machine()}"
+    counted = ": {sentences:,} sentences, {tokens:,} tokens".format(**sizes) if sizes else ", streamed"
     rows = [
-        ("corpus", describe_corpus(run.options, sizes)),
+        ("corpus", ", ".join(run.options.data.corpus) + counted),
         *((f"`{found.option}`, by the text", f"{found.value}: {found.reason}") for found in run.options.decisions),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
         ("weights of", f"step {figures['step']:,}, best by {best_metric}" if best_metric else None),
-        ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {describe_machine(run.accelerator)}"),
+        ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
         ("sentences left out because they are too long", f"{progress.left_out + sizes.get('too_long', 0):,}"),
         ("steps skipped because losses or gradients were not finite", f"{progress.skipped:,}"),
         ("validation LM loss, nats per token", _figure(figures, "validation_lm_loss")),
@@ -169,7 +156,7 @@ def model_card(run, figures: dict, unigram: dict[str, float]) -> str:
         f"---\n{data.to_yaml()}\n---\n\n# {run.folder.name}\n\n"
         "A [Fast-R2D2](https://arxiv.org/abs/2203.00281) model: a parser and a recursive encoder, pretrained together "
         f"on raw text.\n\n| | |\n| --- | --- |\n{table}\n\n![curves](training.png)\n\nMade with\n\n    "
-        f"{describe_command(run.accelerator)}\n\n"
+        f"{describe_command(accelerator)}\n\n"
         f"{USAGE.format(place=place)}\nAll settings:\n\n```json\n"
         f"{json.dumps(run.options.as_flat_dict(), indent=1)}\n```\n"
     )
@@ -182,15 +169,6 @@ def describe_command(accelerator: Accelerator) -> str:
     is_given = any(argument.split("=")[0] == "--mixed_precision" for argument in sys.argv)
     precision = [] if is_given else ["--mixed_precision", accelerator.mixed_precision]
     return f"{launcher} {shlex.join([*sys.argv, *precision])}"
-
-
-def describe_machine(accelerator: Accelerator) -> str:
-    return f"{accelerator.num_processes} x {accelerator.device.type}, {os.cpu_count()} cores, {platform.machine()}"
-
-
-def describe_corpus(options: Options, sizes: dict[str, int]) -> str:
-    counted = ": {sentences:,} sentences, {tokens:,} tokens".format(**sizes) if sizes else ", streamed"
-    return ", ".join(options.data.corpus) + counted
 
 
 def describe_treebank(data: DataOptions) -> str:

@@ -6,21 +6,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor
 
+from modeling_fast_r2d2 import parameter_groups
 from pretraining.batches import Limits, PlannedEpochs, ProcessShare, StreamedEpochs, cut
 from pretraining.checkpoints import Checkpoints, best_step
 from pretraining.corpus import sentences_of, tokenize
-from pretraining.count_teacher import CountTeacher
+from pretraining.counts import CountTeacher
 from pretraining.data import Data
 from pretraining.evaluation import TreebankScorer
 from pretraining.guidance import CollatorWithSplitSigns, Guide
 from pretraining.losses import LOSSES, Objective
 from pretraining.models import begin_with_counts, begin_with_frequencies, load_given_model, make_model
-from pretraining.optimisation import make_optimizer
-from pretraining.options import Options
+from pretraining.options import Options, TrainingOptions
 from pretraining.recipe import Plan, Settings
 from pretraining.report import Display
 
@@ -57,12 +58,7 @@ class Progress:
     since_point: dict[str, float] = field(default_factory=dict)
 
     def add(self, losses: dict[str, float], sizes: dict[str, int], seconds: float) -> None:
-        """Count a step.
-
-        Args:
-            losses: means, by name.
-            sizes: numbers of tokens, sentences and constituents.
-        """
+        """Count a step: the means of its losses, by name, and its numbers of tokens, sentences and constituents."""
         self.step += 1
         self.tokens += sizes["tokens"]
         self.seconds += seconds
@@ -132,7 +128,11 @@ class Run:
         teacher = CountTeacher(data.counts, skew, accelerator.device) if data.counts else None
         if self.model.model.pooler is not None and not options.uses("needs_count_vectors"):
             self.model.model.pooler.requires_grad_(False)  # no loss reads it, and processes would wait for its gradient
-        self.guide = make_guide(options, accelerator, data, self.model, teacher)
+        vectors, given = data.count_vectors and data.count_vectors.to(accelerator.device), None
+        if options.uses("memory_weight"):
+            given = load_given_model(replace(options.model, config_overrides=None))
+            given = given.eval().requires_grad_(False).to(accelerator.device)
+        self.guide = Guide(teacher, self.model, vectors, given, skew)
         objective = Objective(self.model, self.guide, options.stages)
         optimizer = make_optimizer(objective, training, device)
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
@@ -172,28 +172,27 @@ class Run:
         return self.progress.step >= limit if limit else self.progress.epoch >= self.options.training.num_train_epochs
 
 
-def make_guide(options: Options, accelerator: Accelerator, data: Data, model, teacher: CountTeacher | None) -> Guide:
-    vectors, given = data.count_vectors, None
-    if options.uses("memory_weight"):
-        given = load_given_model(replace(options.model, config_overrides=None))
-        given = given.eval().requires_grad_(False).to(accelerator.device)
-    skew = float(options.data.counts_skew)
-    return Guide(teacher, model, vectors and vectors.to(accelerator.device), given, skew)
-
-
 def make_epochs(options: Options, accelerator: Accelerator, data: Data) -> PlannedEpochs | StreamedEpochs:
     """Epochs of a corpus that was read before, or that is streamed."""
     training, collate = options.training, CollatorWithSplitSigns(data.tokenizer)
     limits = Limits(training.per_device_train_batch_size, training.per_device_train_batch_tokens)
     share = ProcessShare(accelerator.process_index, accelerator.num_processes, training.gradient_accumulation_steps)
     if data.corpus is None:
-
-        def tokenize_lines(lines: list[str]) -> list[dict]:
-            return tokenize(sentences_of(lines, options.data), data.tokenizer, options.data)
-
-        buffer = options.data.shuffle_buffer
-        return StreamedEpochs(data.texts, tokenize_lines, training.seed, limits, share, collate, buffer)
+        return StreamedEpochs(
+            data.texts, lambda lines: tokenize(sentences_of(lines, options.data), data.tokenizer, options.data),
+            training.seed, limits, share, collate, options.data.shuffle_buffer,
+        )  # fmt: skip
     workers = options.data.dataloader_num_workers
     if workers is None:  # a GPU would wait for batches; a CPU has no processor to spare
         workers = WORKERS_FOR_A_GPU if accelerator.device.type == "cuda" else 0
     return PlannedEpochs(data.corpus, training.seed, limits, share, collate, workers)
+
+
+def make_optimizer(objective: Objective, options: TrainingOptions, device: str = "cpu") -> torch.optim.AdamW:
+    """AdamW with a learning rate per group and without weight decay of biases; on a GPU in a few launches per step.
+
+    Parameters of losses are trained as the encoder's.
+    """
+    rates = options.learning_rate, options.parser_learning_rate, options.weight_decay
+    groups = [group for module in (objective.model, objective.own) for group in parameter_groups(module, *rates)]
+    return torch.optim.AdamW(groups, fused=True if device == "cuda" else None)

@@ -35,7 +35,8 @@ def paragraphs(lines: Iterable[str], text_column: str = "text", place: str = "th
         rows = list(filter(None, map(_json_object, first)))
         if not any(text_column in row for row in rows):
             raise ValueError(f"{place} has no key {text_column!r} but {', '.join(rows[0])}; give --text_column")
-        return _from_json(every, text_column)
+        texts = ((_json_object(line) or {}).get(text_column) for line in every)
+        return itertools.chain.from_iterable(document_paragraphs(text) for text in texts if isinstance(text, str))
     if form == "CoNLL-U" and not any(re.match(r"# text =", line) for line in first):
         raise ValueError(f"{place} is CoNLL-U without lines `# text = ...`, from which sentences are read")
     return FORMS[form](every)
@@ -86,19 +87,6 @@ def _json_object(line: str) -> dict | None:
         return None
 
 
-def _from_conllu(lines: Iterable[str]) -> Iterator[str]:
-    return (line.partition("=")[2].strip() for line in lines if re.match(r"# text =", line))
-
-
-def _from_extracts(lines: Iterable[str]) -> Iterator[str]:
-    return (line for line in lines if not re.match(r"</?doc\b", line))
-
-
-def _from_json(lines: Iterable[str], text_column: str) -> Iterator[str]:
-    texts = ((_json_object(line) or {}).get(text_column) for line in lines)
-    return itertools.chain.from_iterable(document_paragraphs(text) for text in texts if isinstance(text, str))
-
-
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
     """Lines up to a blank one, joined."""
     for is_text, part in itertools.groupby(lines, bool):
@@ -107,8 +95,8 @@ def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
 
 
 FORMS: dict[str, Callable[[Iterable[str]], Iterator[str]]] = {
-    "CoNLL-U": _from_conllu,
-    "extracts": _from_extracts,
+    "CoNLL-U": lambda lines: (line.partition("=")[2].strip() for line in lines if re.match(r"# text =", line)),
+    "extracts": lambda lines: (line for line in lines if not re.match(r"</?doc\b", line)),
     "wrapped": _unwrapped,
     "lines": iter,
 }

@@ -8,9 +8,8 @@ import run_glue
 from pretrain_bert import num_parameters, peer_config, with_ends
 from transformers import AutoTokenizer, BertModel
 
-from glue.options import GlueOptions
 from glue.tasks import find_task
-from glue.training import load_model_and_tokenizer
+from glue.training import GlueOptions, load_model_and_tokenizer
 
 
 @pytest.fixture(scope="module")

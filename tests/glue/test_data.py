@@ -4,8 +4,7 @@ import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer
 
-from glue.data import read_task
-from glue.tasks import TASKS, find_task
+from glue.tasks import TASKS, find_task, read_task
 from glue.training import tokenize_rows
 
 # What readers of tables stumble over: quotes, words for missing values, a number, outer blanks.

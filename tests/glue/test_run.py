@@ -13,10 +13,9 @@ import run_glue
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from glue.options import GlueOptions
 from glue.report import scores
 from glue.tasks import find_task
-from glue.training import load_model_and_tokenizer
+from glue.training import GlueOptions, load_model_and_tokenizer
 from modeling_fast_r2d2.text_files import hold_folder
 
 SCRIPT = Path(run_glue.__file__)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretraining.corpus import tokenize_corpus
-from pretraining.count_teacher import CountTeacher, UnitCounts, count_units
+from pretraining.counts import CountTeacher, UnitCounts, count_units
 from pretraining.data import read_beginning
 from pretraining.options import DataOptions
 from tokenization_fast_r2d2 import train_tokenizer

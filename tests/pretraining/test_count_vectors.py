@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from pretraining import count_vectors as module
-from pretraining.count_vectors import CountVectors, count_pairs, count_vectors, mutual_information
+from pretraining import counts as module
+from pretraining.counts import CountVectors, count_pairs, count_vectors, mutual_information
 from pretraining.data import read_count_vectors
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2ForPreTraining
 from modeling_fast_r2d2.grammar_induction import from_spans
 from pretraining.batches import Limits
-from pretraining.count_teacher import CountTeacher, UnitCounts
+from pretraining.counts import CountTeacher, UnitCounts
 from pretraining.data import unigram_losses
 from pretraining.evaluation import (
     TreebankScorer,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import BinaryTree
 from modeling_fast_r2d2.grammar_induction.consensus import minimum_risk_trees, span_posteriors
-from pretraining.count_teacher import CountTeacher, UnitCounts
-from pretraining.encoded import Guidance
+from pretraining.counts import CountTeacher, UnitCounts
 from pretraining.guidance import CollatorWithSplitSigns, Guide, loosen_pairs, minimum_risk_scores
+from pretraining.losses import Guidance
 from pretraining.recipe import Ramp, Settings, Stage
 
 TAUGHT = {"chart_scores": "mixed", "counts_share": Ramp(1, 0), "choice_loss": 0.5, "lm_trains_choice": False}

@@ -10,12 +10,12 @@ from torch import nn
 
 from modeling_fast_r2d2 import parameter_groups
 from pretraining.batches import Step
-from pretraining.encoded import Guidance
 from pretraining.guidance import Guide
-from pretraining.losses import LOSSES, Loss, Objective, check_stages, leave_parameters_out
-from pretraining.optimisation import Counts, make_optimizer, take_step
+from pretraining.loop import Counts, take_step
+from pretraining.losses import LOSSES, Guidance, Loss, Objective, check_stages, leave_parameters_out
 from pretraining.options import TrainingOptions
 from pretraining.recipe import Ramp, Settings, Stage
+from pretraining.run import make_optimizer
 
 LM, TREE, CHOICE = LOSSES[:3]
 [TOPIC] = [loss for loss in LOSSES if loss.name == "topic"]
@@ -32,7 +32,7 @@ def take_one_step(objective, batches, settings, optimizer=None, max_grad_norm=1.
     optimizer = accelerator.prepare(optimizer or make_optimizer(objective, TrainingOptions()))
     tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
     sentences = sum(len(batch["input_ids"]) for batch in batches)
-    step, counts = Step(batches, tokens, sentences), Counts(tokens, sentences, 0, {})
+    step, counts = Step(batches, tokens, sentences), Counts(tokens, sentences)
     options = SimpleNamespace(training=TrainingOptions(max_grad_norm=max_grad_norm))
     run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=settings,
                           guide=Guide(None, objective.model), options=options)  # fmt: skip

@@ -9,21 +9,12 @@ from accelerate import Accelerator
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from pretraining.batches import Step
-from pretraining.encoded import sizes
 from pretraining.guidance import Guide
-from pretraining.losses import Objective
-from pretraining.optimisation import (
-    Counts,
-    clip_gradients,
-    drop_gradients,
-    learning_rates,
-    make_optimizer,
-    set_learning_rates,
-    take_step,
-)
+from pretraining.loop import Counts, clip_gradients, drop_gradients, set_learning_rates, take_step
+from pretraining.losses import Objective, sizes
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import Plan, Ramp, Settings, Stage
-from pretraining.run import Progress
+from pretraining.run import Progress, make_optimizer
 
 
 @pytest.fixture
@@ -44,7 +35,7 @@ def test_with_float16_a_step_of_infinite_gradients_is_skipped_and_the_scale_fall
     optimizer = accelerator.prepare(make_optimizer(objective, TrainingOptions(), "cuda" if fused else "cpu"))
     tokens = int(a_batch["attention_mask"].sum())
     batch = a_batch | {"split_signs": torch.zeros(5, 8, dtype=torch.int8)}
-    step, counts = Step([batch], tokens, 5), Counts(tokens, 5, 0, {})
+    step, counts = Step([batch], tokens, 5), Counts(tokens, 5)
     run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=Settings())
     run.guide, run.options = Guide(None, tiny_model), SimpleNamespace(training=TrainingOptions())
     before, weight = copy.deepcopy(tiny_model.state_dict()), tiny_model.model.composition.blend.weight
@@ -95,7 +86,7 @@ def rates_of(optimizer, num_steps, plan, **options):
     options = TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, **options)
     for step in range(num_steps):
         set_learning_rates(optimizer, step, num_steps, plan.at(step), options)
-        yield tuple(learning_rates(optimizer).values())
+        yield tuple({group["name"]: group["lr"] for group in optimizer.param_groups}.values())
 
 
 def test_rates_rise_and_fall_linearly(optimizer):

@@ -8,10 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from pretraining.count_vectors import CountVectors
-from pretraining.encoded import Guidance
-from pretraining.losses import LOSSES, Objective
-from pretraining.vector_losses import COMPARED_LENGTH, MemoryLoss, whiten
+from pretraining.counts import CountVectors
+from pretraining.losses import COMPARED_LENGTH, LOSSES, Guidance, MemoryLoss, Objective, whiten
 
 FEATURES = 8
 OF = {loss.name: loss for loss in LOSSES}

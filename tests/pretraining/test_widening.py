@@ -7,9 +7,8 @@ from torch.nn import functional as F
 from transformers import AutoTokenizer
 
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, bundled_checkpoint
-from pretraining.models import begin_with_counts, make_model, make_tokenizer, size_of_count_vectors
+from pretraining.models import SHARE_OF_OLD, begin_with_counts, make_model, make_tokenizer, size_of_count_vectors, widen
 from pretraining.options import DataOptions, ModelOptions
-from pretraining.widening import SHARE_OF_OLD, widen
 
 TEXTS = ["the old man bought a new car", "several people were hurt when the bridge fell into the river"]
 

@@ -1,8 +1,14 @@
-"""Vectors of tokens before any training, from which tokens stand near which, and what spans of tokens are about.
+"""What is counted in the raw text before any training, once: split scores, and vectors of tokens and spans.
 
-Positive pointwise mutual information, factorised (Levy & Goldberg, 2014, "Neural word embedding as implicit matrix
-factorization"); a span is the mean of its tokens, the rarer ones weighing more, without what all sentences share (Arora
-et al., 2017, "A simple but tough-to-beat baseline for sentence embeddings"). Raw text is enough. It is counted once.
+Words beside punctuation and at the ends of sentences behave like words at the edges of constituents (Spitkovsky et al.,
+2012, D12-1063). A *unit* is the text between two such places. Split point ``k`` has the score
+
+    v_k = log P(a unit ends | token k) + log P(a unit begins | token k + 1) - skew * k
+
+Vectors say which tokens stand near which: positive pointwise mutual information, factorised (Levy & Goldberg, 2014,
+"Neural word embedding as implicit matrix factorization"); a span is the mean of its tokens, the rarer ones weighing
+more, without what all sentences share (Arora et al., 2017, "A simple but tough-to-beat baseline for sentence
+embeddings").
 """
 
 from dataclasses import dataclass
@@ -12,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from pretraining.corpus import Corpus
 
 VECTORS_FILE = "count_vectors.safetensors"
 WINDOW = 5  # tokens to either side
@@ -23,6 +31,57 @@ TOKENS_AT_ONCE = 5_000_000
 SEED = 0
 
 sparse = partial(torch.sparse_coo_tensor, check_invariants=False)  # torch warns if it is not told
+
+
+@dataclass(frozen=True)
+class UnitCounts:
+    """How often each token occurs, begins a unit and ends a unit; ``(vocab_size,)`` int64 each."""
+
+    occurrences: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+
+
+class CountTeacher:
+    """Split scores of token ids.
+
+    Args:
+        counts: of the training text.
+        skew: nats by which a split point scores lower than the one before it. Values above 0 are a prior for branching
+            to the right, which suits English; 0 is no prior.
+    """
+
+    def __init__(self, counts: UnitCounts, skew: float = 0.0, device: torch.device | str = "cpu"):
+        self.skew = skew
+        self.ends = torch.from_numpy(log_share(counts.ends, counts.occurrences)).to(device)
+        self.begins = torch.from_numpy(log_share(counts.begins, counts.occurrences)).to(device)
+
+    def __call__(self, input_ids: Tensor) -> Tensor:
+        """From ``(batch, seq_len)`` int64 token ids to ``(batch, seq_len - 1)`` float32 scores in nats.
+
+        A piece that continues a word hardly ever begins a unit, so that words tend to stay whole. The model's span
+        constraints make sure that they do.
+        """
+        position = torch.arange(input_ids.shape[1] - 1, device=input_ids.device)
+        return self.ends[input_ids[:, :-1]] + self.begins[input_ids[:, 1:]] - self.skew * position
+
+
+def log_share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Smoothed ``log(part / whole)`` by token, float32.
+
+    One is added to each part. The number added to each whole gives a token that was never seen the share of all tokens
+    together.
+    """
+    share = (part.sum() + 1) / (whole.sum() + 1)
+    return np.log((part + 1) / (whole + 1 / share)).astype(np.float32)
+
+
+def count_units(corpus: Corpus, vocab_size: int) -> UnitCounts:
+    """Count the units of a text. If the model sees punctuation, a mark is a unit of its own. If not, marks only bound
+    other units."""
+    tokens, begins = corpus.token_ids(), corpus.are_unit_begins()
+    ends = np.roll(begins, -1)  # the last token ends a unit, since the first begins one
+    return UnitCounts(*(np.bincount(part, minlength=vocab_size) for part in (tokens, tokens[begins], tokens[ends])))
 
 
 @dataclass(frozen=True)
@@ -82,10 +141,8 @@ def count_vectors(token_ids: np.ndarray, lengths: np.ndarray, vocab_size: int, f
 def count_pairs(token_ids: np.ndarray, lengths: np.ndarray, share: np.ndarray) -> Tensor:
     """Sparse ``(vocab_size, vocab_size)`` float32: how often two tokens stand at most ``WINDOW`` apart in a sentence.
 
-    Some occurrences of frequent tokens are left out before, so that rarer neighbours come nearer.
-
-    Args:
-        share: ``(vocab_size,)``, of each token in the text.
+    Some occurrences of frequent tokens are left out before, so that rarer neighbours come nearer. ``share`` is that of
+    each token in the text.
     """
     keep = np.random.default_rng(SEED).random(len(token_ids)) < np.sqrt(RARE / np.maximum(share, 1e-12))[token_ids]
     sentences = np.repeat(np.arange(len(lengths)), lengths)[keep]
