@@ -18,9 +18,9 @@ from torch.autograd.function import once_differentiable
 
 from .chart import Level
 from .choice import EncodedCells, Nodes, choice_weights, sampling_offsets
-from .composition import Composition, CompositionLayer, CompositionStack, SharedInputs
+from .composition import CompositionLayer, CompositionStack, SharedInputs
 from .cpu_operations import linear
-from .node_rows import NodeRows, rows_of_nodes
+from .node_rows import NodeRows
 
 # Compositions of a level. With fewer, scoring first costs more than it saves, since the weights are read more often: a
 # training step takes 0.95 x (tiny size) and 0.98 x (base size) of the time that it takes with 0.
@@ -29,17 +29,6 @@ MIN_COMPOSITIONS_APART = 48
 
 class NodesApart(Nodes):
     """`Nodes` of which each is projected once by the first layer, however many compositions it is a child in."""
-
-    def __init__(self, composition: Composition, leaves: Tensor, tasks: Tensor, num_nodes: int):
-        super().__init__(composition, leaves, tasks, num_nodes)
-        self.projections = [rows_of_nodes(part, num_nodes) for part in self._project(leaves)]
-
-    def write(self, level: Level, vectors: Tensor, log_prob: Tensor | None = None) -> None:
-        super().write(level, vectors, log_prob)
-        rows = self.rows(level)
-        if rows.stop < len(self.vectors.values):  # nodes of the last level are no children
-            for projections, part in zip(self.projections, self._project(vectors), strict=True):
-                projections.write(rows, part)
 
     def compose(self, level: Level) -> tuple[Tensor, Tensor | None]:
         ids = torch.stack([level.left.flatten(), level.right.flatten()])
@@ -61,7 +50,7 @@ class NodesApart(Nodes):
             vectors = self._pass_gradient_to_choice(children, vectors, weights, chosen)
         return EncodedCells(vectors, (weights * candidates).sum(-1), chosen, step, candidates)
 
-    def _project(self, vectors: Tensor) -> tuple[Tensor, ...]:
+    def project(self, vectors: Tensor) -> tuple[Tensor, ...]:
         """Queries; keys and values."""
         size = vectors.shape[-1]
         return self.composition.stack.layers[0].project(vectors).split([size, 2 * size], -1)

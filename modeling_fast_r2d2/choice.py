@@ -40,6 +40,7 @@ class Nodes:
         self.vectors = rows_of_nodes(leaves, num_nodes)
         dtype = torch.promote_types(leaves.dtype, torch.float32)
         self.log_prob = rows_of_nodes(leaves.new_zeros(len(leaves), dtype=dtype), num_nodes)
+        self.projections = [rows_of_nodes(part, num_nodes) for part in self.project(leaves)]
 
     def encode_level(self, level: Level, noise: float = 0.0, vectors_train_choice: bool = True) -> EncodedCells:
         """Build the vectors of all candidates, then choose among them (paper, Equations 1 to 5).
@@ -78,15 +79,18 @@ class Nodes:
     def choose(self, vectors: Tensor, candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         return choose(vectors, candidates, offsets)
 
-    def rows(self, level: Level) -> slice:
-        """The node ids of a level's cells."""
-        return slice(self.num_tokens + level.cells.start, self.num_tokens + level.cells.stop)
-
     def write(self, level: Level, vectors: Tensor, log_prob: Tensor | None = None) -> None:
-        rows = self.rows(level)
+        rows = slice(self.num_tokens + level.cells.start, self.num_tokens + level.cells.stop)  # node ids
         self.vectors.write(rows, vectors)
         if log_prob is not None:
             self.log_prob.write(rows, log_prob)
+        if self.projections and rows.stop < len(self.vectors.values):  # nodes of the last level are no children
+            for projections, part in zip(self.projections, self.project(vectors), strict=True):
+                projections.write(rows, part)
+
+    def project(self, vectors: Tensor) -> tuple[Tensor, ...]:
+        """What else is kept of each node, such as its projection by the first layer, however often it is a child."""
+        return ()
 
     def all_vectors(self) -> Tensor:
         """``(num_nodes, hidden_size)`` in the leaves' dtype, after every row is written."""

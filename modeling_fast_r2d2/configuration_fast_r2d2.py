@@ -3,6 +3,7 @@
 import math
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,16 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "hidden_act": tuple(ACT2FN),
     "composition_kernels": ("auto", "torch", "triton"),
     "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
+}
+
+# What else fields may be, and how messages say it.
+VALUES: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
+    SIZES: (lambda value: _is_whole(value, 1), "a whole number >= 1"),
+    NOT_NEGATIVE: (lambda value: is_number(value) and value >= 0, ">= 0 and finite"),
+    PROBABILITIES: (lambda value: is_number(value) and 0 <= value < 1, ">= 0 and < 1"),
+    ANY_NUMBERS: (lambda value: is_number(value), "a finite number"),
+    ("layer_norm_eps",): (lambda value: is_number(value) and value > 0, "> 0 and finite"),
+    SWITCHES: (lambda value: isinstance(value, bool), "True or False"),
 }
 
 REMOVED = "cuda_graphs", "constrain_chart"
@@ -206,46 +217,25 @@ class FastR2D2Config(PreTrainedConfig):
 
     def check(self) -> None:
         """Raise ValueError, naming it, for a field of a wrong value. Every model calls this when it is made."""
-        self._check_sizes()
-        self._check_numbers()
-        self._check_choices()
-        self.check_token_ids(self.vocab_size)
-
-    def _check_sizes(self) -> None:
-        for name in SIZES:
-            if not _is_whole(getattr(self, name), 1):
-                raise ValueError(f"{name} must be a whole number >= 1, got {getattr(self, name)!r}")
+        for names, (is_good, what) in VALUES.items():
+            for name in names:
+                value = getattr(self, name)
+                is_missing = name == "classifier_dropout" and value is None
+                if not is_missing and not is_good(value):
+                    raise ValueError(f"{name} must be {what}, got {value!r}")
+        if self.initializer_range > LARGEST_RANGE:
+            raise ValueError(f"initializer_range must be <= {LARGEST_RANGE:,}, got {self.initializer_range!r}")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                listed = ", ".join(map(str, known))
+                raise ValueError(f"{name} must be one of {listed}, got {getattr(self, name)!r}")
         _check_divides("num_attention_heads", self.num_attention_heads, "hidden_size", self.hidden_size)
         if self.parser_type == "transformer":
             size = 2 * self.parser_hidden_size
             _check_divides(
                 "parser_num_attention_heads", self.parser_num_attention_heads, "2 * parser_hidden_size", size
             )
-
-    def _check_numbers(self) -> None:
-        for name in NOT_NEGATIVE:
-            if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
-                raise ValueError(f"{name} must be >= 0 and finite, got {getattr(self, name)!r}")
-        if self.initializer_range > LARGEST_RANGE:
-            raise ValueError(f"initializer_range must be <= {LARGEST_RANGE:,}, got {self.initializer_range!r}")
-        for name in PROBABILITIES:
-            is_missing = name == "classifier_dropout" and self.classifier_dropout is None
-            if not is_missing and not (is_number(getattr(self, name)) and 0 <= getattr(self, name) < 1):
-                raise ValueError(f"{name} must be >= 0 and < 1, got {getattr(self, name)!r}")
-        for name in ANY_NUMBERS:
-            if not is_number(getattr(self, name)):
-                raise ValueError(f"{name} must be a finite number, got {getattr(self, name)!r}")
-        if not (is_number(self.layer_norm_eps) and self.layer_norm_eps > 0):
-            raise ValueError(f"layer_norm_eps must be > 0 and finite, got {self.layer_norm_eps!r}")
-
-    def _check_choices(self) -> None:
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                listed = ", ".join(map(str, known))
-                raise ValueError(f"{name} must be one of {listed}, got {getattr(self, name)!r}")
-        for name in SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        self.check_token_ids(self.vocab_size)
 
     def check_token_ids(self, vocab_size: int) -> None:
         """Raise a ValueError if the special tokens do not lie in a vocabulary of this size."""

@@ -1,6 +1,6 @@
 """Texts to vectors: `FastR2D2Model.encode` and `FastR2D2Model.constituents`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from threading import Lock
@@ -285,27 +285,25 @@ def node_vectors(
         processor, sentences, bounds_bonus: as for `model_inputs`.
 
     Returns:
-        For each sentence the vectors of its words and constituents, ``(hidden_size,)`` float32, by first and last word.
+        For each sentence the vectors of its words and constituents, ``(hidden_size,)`` float32, by first and last word;
+        a word of several pieces is a constituent over them.
     """
     with evaluation(model):
         inputs = model_inputs(model, processor, sentences, bounds_bonus)
         output = model(**inputs, encoding="forced", return_dict=True)
         vectors = model.base_model.pool(output.last_hidden_state).float().cpu().numpy()
-    rows = zip(sentences, output.spans.tolist(), vectors, strict=True)
-    return [_by_words(sentence.word_ids, spans, nodes) for sentence, spans, nodes in rows]
+    found, padded_leaves = [], (vectors.shape[1] + 1) // 2
+    for sentence, spans, nodes in zip(sentences, output.spans.tolist(), vectors, strict=True):
+        pieces = len(sentence.word_ids)
+        located = [*((piece, piece) for piece in range(pieces)), *spans[: pieces - 1]]
+        of_nodes = [*nodes[:pieces], *nodes[padded_leaves : padded_leaves + pieces - 1]]
+        found.append(over_words(sentence.word_ids, located, of_nodes))
+    return found
 
 
-def _by_words(word_ids: list[int], spans: list[Span], nodes: np.ndarray) -> dict[Span, np.ndarray]:
-    """A word of several pieces is a constituent over them."""
-    pieces, padded_leaves = len(word_ids), (len(nodes) + 1) // 2
-    located = [((piece, piece), piece) for piece in range(pieces)]
-    located += [(span, padded_leaves + k) for k, span in enumerate(spans[: pieces - 1])]
-    return {
-        (word_ids[first], word_ids[last]): nodes[node]
-        for (first, last), node in located
-        if _begins_word(word_ids, first) and _begins_word(word_ids, last + 1)
-    }
-
-
-def _begins_word(word_ids: list[int], piece: int) -> bool:
-    return piece in (0, len(word_ids)) or word_ids[piece] != word_ids[piece - 1]
+def over_words(word_ids: Sequence[int], spans: Iterable[Span], values: Iterable[Result]) -> dict[Span, Result]:
+    """The values of spans of pieces, by spans of words, as far as they hold whole words."""
+    begins = {piece for piece, word in enumerate(word_ids) if piece == 0 or word != word_ids[piece - 1]}
+    begins.add(len(word_ids))
+    pairs = zip(spans, values, strict=True)
+    return {(word_ids[i], word_ids[j]): value for (i, j), value in pairs if i in begins and j + 1 in begins}

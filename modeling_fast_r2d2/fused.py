@@ -14,7 +14,7 @@ from torch import Tensor
 from .chart import Chart, Level, sorted_children
 from .choice import Nodes
 from .composition import Composition, CompositionStack, in_front
-from .node_rows import SortedReads, rows_of_nodes
+from .node_rows import SortedReads
 
 # The sizes of a model that decide what is compiled for it: hidden size, heads, intermediate size and window.
 KernelSizes = tuple[int, int, int, int]
@@ -113,20 +113,16 @@ class FusedNodes(Nodes):
     On a chart the first layer projects each node once, however many compositions it is a child in. Where there are
     gradients, one sort of all children gives the order in which each level's are summed.
 
-    Args:
-        chart: whose levels will be encoded; None where they are not known yet.
-        has_choice: whether cells have more than one candidate.
+    Arguments are those of `encoder.nodes_for`.
     """
 
     def __init__(
         self, kernels: Any, composition: Composition, leaves: Tensor, tasks: Tensor, num_nodes: int,
         chart: Chart | None, has_choice: bool,
     ):  # fmt: skip
-        self.kernels, self.dtype = kernels, leaves.dtype
+        self.kernels, self.dtype, self.has_choice = kernels, leaves.dtype, has_choice
         self.stack = FusedStack(kernels, composition.stack, leaves)
-        leaves = leaves.to(self.stack.dtype)
-        super().__init__(composition, leaves, tasks, num_nodes)
-        self.projections = [rows_of_nodes(self._project(leaves), num_nodes)] if has_choice else []
+        super().__init__(composition, leaves.to(self.stack.dtype), tasks, num_nodes)
         if chart is not None and chart.num_cells and torch.is_grad_enabled():
             reads = zip(chart.levels, *sorted_children(chart), strict=True)
             self.reads = {level.cells.start: SortedReads(kernels, *of_level) for level, *of_level in reads}
@@ -135,26 +131,20 @@ class FusedNodes(Nodes):
         hidden = self._read(self.vectors, self.shared.tasks, level)
         projected = [self._read(rows, self.shared.projected_tasks, level) for rows in self.projections]
         *scored, summed, left, right = self.stack(self.shared.role_biases, hidden, *projected)
-        return self._parent(summed, left, right), self.composition.log_prob(scored[0]) if scored else None
+        parents = self.kernels.blend_norm(self.composition.blend(summed), left, right, self.composition.eps)
+        return parents, self.composition.log_prob(scored[0]) if scored else None
 
     def choose(self, vectors: Tensor, candidates: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         return self.kernels.choose(vectors, candidates, offsets)
 
     def write(self, level: Level, vectors: Tensor, log_prob: Tensor | None = None) -> None:
-        vectors = vectors.to(self.stack.dtype)
-        super().write(level, vectors, log_prob)
-        rows = self.rows(level)
-        if self.projections and rows.stop < len(self.vectors.values):  # nodes of the last level are no children
-            self.projections[0].write(rows, self._project(vectors))
+        super().write(level, vectors.to(self.stack.dtype), log_prob)
 
     def all_vectors(self) -> Tensor:
         return super().all_vectors().to(self.dtype)
 
-    def _parent(self, summed: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return self.kernels.blend_norm(self.composition.blend(summed), left, right, self.composition.eps)
-
-    def _project(self, vectors: Tensor) -> Tensor:
-        return self.composition.stack.layers[0].project(vectors)
+    def project(self, vectors: Tensor) -> tuple[Tensor, ...]:
+        return (self.composition.stack.layers[0].project(vectors),) if self.has_choice else ()
 
     def _read(self, rows: Any, tasks: Tensor, level: Level) -> Tensor:
         reads = self.reads.get(level.cells.start)

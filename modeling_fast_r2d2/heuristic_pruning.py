@@ -163,17 +163,9 @@ class GrowingCells:
     def finish(self, roots: Tensor) -> tuple[Chart, EncodedChart]:
         """The chart of all cells so far, and their encoding."""
         nodes, cells = slice(self.num_nodes), slice(self.num_tokens, self.num_nodes)
-        offsets = self.lengths.cumsum(0) - self.lengths
-        chart = Chart(
-            self.lengths,
-            offsets,
-            self.spans[nodes],
-            self.splits[cells],
-            self.left[cells],
-            self.right[cells],
-            tuple(self.level_sizes),
-            roots,
-        )
+        offsets, level_sizes = self.lengths.cumsum(0) - self.lengths, tuple(self.level_sizes)
+        of_cells = self.splits[cells], self.left[cells], self.right[cells]
+        chart = Chart(self.lengths, offsets, self.spans[nodes], *of_cells, level_sizes, roots)
         vectors, log_prob = self.vectors.all_vectors()[nodes], self.vectors.log_prob.all()[nodes]
         encoded = EncodedChart(vectors, log_prob, torch.cat(self._candidate_log_prob), torch.cat(self._chosen))
         return chart.to(vectors.device), encoded

@@ -27,14 +27,13 @@ from .inputs import (
     check_finite_scores,
     check_ids_to_predict,
     check_labels,
-    check_tree_labels,
     kind_of,
     read_split_scores,
     refuse_rows,
     split_pairs,
 )
 from .outputs import FastR2D2ClassifierOutput, FastR2D2ForPreTrainingOutput, FastR2D2Output, FastR2D2ParserOutput
-from .parser import TopDownParser, tree_label_loss
+from .parser import TopDownParser
 from .pretrained_model import FastR2D2PreTrainedModel, left_to_python
 from .tree_distribution import TreeDistribution
 
@@ -58,6 +57,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
     """
 
     _auto_class = "AutoModel"
+    _input_embed_layer = "embeddings"  # what transformers gets, sets and resizes
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^decoder_stack\.", r"^classifier\."]  # the heads'
 
     def __init__(self, config: FastR2D2Config):
@@ -68,12 +68,6 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size, bias=False) if config.pooler else None
         self._has_checked_weights = False
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.embeddings = value
 
     def pool(self, nodes: Tensor) -> Tensor:
         """The vectors of words, constituents or sentences that are compared by their cosines, from those of nodes.
@@ -205,34 +199,27 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             ValueError: in evaluation, for NaN or infinity in the weights or in the vectors. In training they reach the
                 loss, where loops look for them.
         """
-        chart, encoded = self._encode(batch, encoding, reachable_only, chart_scores, vectors_train_choice)
-        if not self.training:
-            self._check_encoded(chart, encoded)
-        return chart, encoded
-
-    def _encode(
-        self,
-        batch: EmbeddedBatch,
-        encoding: str,
-        reachable_only: bool,
-        chart_scores: Tensor | None,
-        vectors_train_choice: bool,
-    ) -> tuple[Chart, EncodedChart]:
-        config, lengths, device = self.config, batch.sentences.lengths, batch.leaves.device
+        config, lengths, composition = self.config, batch.sentences.lengths, self.composition
+        leaves = batch.leaves
         tasks = torch.cat([batch.special["cls"], batch.special["sum"]])
         choice_noise = config.choice_noise if self.training else 0.0
         window_size = min(config.window_size, max(1, int(lengths.max()) - 1))  # no cell has more candidates
         if encoding == "heuristic":
-            return encode_heuristic(lengths, batch.leaves, self.composition, tasks, window_size, choice_noise)
-        split_noise = config.split_noise if self.training and encoding == "chart" else 0.0
-        scores = batch.host_scores if chart_scores is None else chart_scores.detach().cpu()
-        scores = scores + gumbel_noise(scores, split_noise) if split_noise else scores
-        ranks = merge_ranks(scores, lengths, batch.nesting)  # charts are planned on the host
-        if encoding == "forced":
-            chart = plan_tree(ranks, lengths).to(device)
-            return chart, encode_forced(chart, batch.leaves, self.composition, tasks)
-        chart = plan_chart(ranks, lengths, window_size, reachable_only).to(device)
-        return chart, encode_chart(chart, batch.leaves, self.composition, tasks, choice_noise, vectors_train_choice)
+            chart, encoded = encode_heuristic(lengths, leaves, composition, tasks, window_size, choice_noise)
+        else:
+            scores = batch.host_scores if chart_scores is None else chart_scores.detach().cpu()
+            if self.training and encoding == "chart" and config.split_noise:
+                scores = scores + gumbel_noise(scores, config.split_noise)
+            ranks = merge_ranks(scores, lengths, batch.nesting)  # charts are planned on the host
+            if encoding == "forced":
+                chart = plan_tree(ranks, lengths).to(leaves.device)
+                encoded = encode_forced(chart, leaves, composition, tasks)
+            else:
+                chart = plan_chart(ranks, lengths, window_size, reachable_only).to(leaves.device)
+                encoded = encode_chart(chart, leaves, composition, tasks, choice_noise, vectors_train_choice)
+        if not self.training:
+            self._check_encoded(chart, encoded)
+        return chart, encoded
 
     def _check_encoded(self, chart: Chart, encoded: EncodedChart) -> None:
         """Raise ValueError naming a bad weight, once per model and wherever vectors are bad, or else the rows."""
@@ -323,13 +310,9 @@ class FastR2D2ForConstituencyParsing(FastR2D2PreTrainedModel):
         Other arguments and errors are those of `FastR2D2Model`. With labels the ``loss`` is
         ``-log p(tree) / n``, a mean over sentences of ``n`` tokens.
         """
-        sentences, output = self._parse(input_ids, attention_mask, atom_spans, None, split_bonus, split_signs)
-        if labels is not None and output.split_scores is not None:
-            check_tree_labels(labels, sentences)
-            scores, flat_labels = sentences.flatten(output.split_scores), sentences.flatten(labels)
-            [lengths] = to_device([sentences.lengths], labels.device)
-            output.loss = tree_label_loss(scores, flat_labels, lengths)
-        return output
+        return self.parse(
+            input_ids, attention_mask, atom_spans, split_bonus=split_bonus, split_signs=split_signs, labels=labels
+        )
 
 
 class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
@@ -353,15 +336,7 @@ class FastR2D2WithLanguageModel(FastR2D2PreTrainedModel):
         self.lm_head.decoder = value
 
     def run_decoder(self, task: Tensor, contexts: Tensor) -> Tensor:
-        """The decoder's output at one task token.
-
-        Args:
-            task: ``(1, hidden_size)``.
-            contexts: ``(2, compositions, hidden_size)``, left and right vectors.
-
-        Returns:
-            ``(compositions, hidden_size)``.
-        """
+        """The decoder's output at one task token, from left and right vectors; shapes as in `encoder.read_out`."""
         stack = self.model.composition.stack if self.config.tie_decoder else self.decoder_stack
         return read_out(stack, task, contexts)
 
@@ -439,12 +414,9 @@ class FastR2D2ForPreTraining(FastR2D2WithLanguageModel):
         chart, encoded = self.model.encode_batch(batch, encoding)
         losses = self.self_supervised_losses(batch, chart, encoded)
         with_constituents = not self.training if output_constituents is None else output_constituents
-        return FastR2D2ForPreTrainingOutput(
-            loss=self.weighted_sum(**losses),
-            lm_loss=losses.get("lm"),
-            tree_loss=losses.get("tree"),
-            **self.model.output_fields(batch, chart, encoded, with_constituents),
-        )
+        parts: dict[str, Any] = {f"{name}_loss": loss for name, loss in losses.items()}
+        fields = self.model.output_fields(batch, chart, encoded, with_constituents)
+        return FastR2D2ForPreTrainingOutput(self.weighted_sum(**losses), **parts, **fields)
 
 
 class FastR2D2Classifier(FastR2D2WithLanguageModel):

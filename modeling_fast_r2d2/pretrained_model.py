@@ -14,9 +14,9 @@ from transformers import initialization as init
 from .chart import to_device
 from .chart_planning import merge_ranks, tree_spans
 from .configuration_fast_r2d2 import FastR2D2Config
-from .inputs import Sentences, add_split_bonus, check_embeddings, check_ids, read_split_scores
+from .inputs import Sentences, add_split_bonus, check_embeddings, check_ids, check_tree_labels, read_split_scores
 from .outputs import FastR2D2ParserOutput
-from .parser import TopDownParser, span_nesting
+from .parser import TopDownParser, span_nesting, tree_label_loss
 
 
 def left_to_python(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,30 +118,24 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         split_scores: Tensor | None = None,
         split_bonus: Tensor | None = None,
         split_signs: Tensor | None = None,
+        labels: Tensor | None = None,
     ) -> FastR2D2ParserOutput:
         """The parser's trees, without encoding anything; every model has a parser.
 
-        Arguments and errors are those of `FastR2D2Model`; ``split_scores`` take the place of the parser's.
+        Arguments and errors are those of `FastR2D2Model`; ``split_scores`` take the place of the parser's. ``labels``
+        are trees to learn, as for `FastR2D2ForConstituencyParsing`.
         """
-        return self._parse(input_ids, attention_mask, atom_spans, split_scores, split_bonus, split_signs)[1]
-
-    def _parse(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        atom_spans: Tensor | None,
-        split_scores: Tensor | None = None,
-        split_bonus: Tensor | None = None,
-        split_signs: Tensor | None = None,
-    ) -> tuple[Sentences, FastR2D2ParserOutput]:
         input_ids, sentences, nesting = self._read(input_ids, attention_mask, atom_spans)
         parser: Any = self.base_model.parser
         scores = parser(input_ids, sentences.lengths) if split_scores is None else split_scores
         scores, _ = add_split_bonus(scores, split_bonus, split_signs, sentences, self.config)
-        host_scores = read_split_scores(scores, sentences)
-        ranks = merge_ranks(host_scores, sentences.lengths, nesting)
-        [spans] = to_device([tree_spans(ranks, sentences.lengths)], scores.device)
-        return sentences, FastR2D2ParserOutput(split_scores=scores, spans=sentences.unflatten_spans(spans))
+        ranks = merge_ranks(read_split_scores(scores, sentences), sentences.lengths, nesting)
+        spans, lengths = to_device([tree_spans(ranks, sentences.lengths), sentences.lengths], scores.device)
+        loss = None
+        if labels is not None:
+            check_tree_labels(labels, sentences)
+            loss = tree_label_loss(sentences.flatten(scores), sentences.flatten(labels), lengths)
+        return FastR2D2ParserOutput(loss, scores, sentences.unflatten_spans(spans))
 
     def _read(
         self,

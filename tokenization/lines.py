@@ -60,36 +60,26 @@ def decode_lines(
 ) -> Iterator[str]:
     """Lines of an open binary file, as `read_lines` gives them; error messages call the file ``path``."""
     most = 4 * max_characters + 6  # more bytes than the longest line has in UTF-8, with byte order mark and line end
-    for number, raw in enumerate(_lines(file, path, most), start=1):
-        if len(raw) == most:
-            raise ValueError(too_long(f"{path}, line {number}", max_characters))
-        line = _decode(raw, path, number)
-        text = line.rstrip("\r\n")
-        if len(text) > max_characters:
-            raise ValueError(too_long(f"{path}, line {number}", max_characters))
-        yield line if keep_ends else text
+    try:
+        for number, raw in enumerate(iter(lambda: file.readline(most), b""), start=1):
+            if len(raw) == most:
+                raise ValueError(too_long(f"{path}, line {number}", max_characters))
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.rstrip("\r\n")
+            if len(text) > max_characters:
+                raise ValueError(too_long(f"{path}, line {number}", max_characters))
+            yield line if keep_ends else text
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is not a complete gzip file ({error}); compress or download it again") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with iconv"
+        ) from error
 
 
 def too_long(place: str, max_characters: int) -> str:
     """The error message for a line or a row."""
     return f"{place}: longer than {max_characters:,} characters (max_characters); split it into lines"
-
-
-def _lines(file: BinaryIO | gzip.GzipFile, path: str | Path, most: int) -> Iterator[bytes]:
-    try:
-        while line := file.readline(most):
-            yield line
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is not a complete gzip file ({error}); compress or download it again") from error
-
-
-def _decode(line: bytes, path: str | Path, number: int) -> str:
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example with iconv"
-        ) from error
 
 
 def chunks(items: Iterable[Item], size: int, largest: int | None = None) -> Iterator[list[Item]]:

@@ -22,6 +22,9 @@ DEEPEST_DRAWING = 200  # levels; the drawing of a deeper tree is wider than anyo
 class TreeShape:
     """A tree over the leaves 0 ... n-1, of any arity.
 
+    Methods that show a tree take ``words``, one per leaf, by default the numbers of the leaves. They raise ValueError
+    if there are not ``num_leaves`` words.
+
     Attributes:
         spans: the first and last leaf, inclusive, of each constituent of two or more leaves, in any order. The whole
             sentence is one of them.
@@ -34,11 +37,7 @@ class TreeShape:
         """The tree as a string, such as ``((the cat) (sat down))``. A tree of a single leaf is just its word.
 
         Args:
-            words: one per leaf; by default the numbers of the leaves. Brackets in words become ``-LRB-`` and
-                ``-RRB-``, blanks become ``_``, and so does an empty word.
-
-        Raises:
-            ValueError: if there are not ``num_leaves`` words.
+            words: brackets in them become ``-LRB-`` and ``-RRB-``, blanks become ``_``, and so does an empty word.
         """
         words = [escaped(word) for word in self._words(words)]
         rows = zip(self._opening(), words, self._closing(), strict=True)
@@ -48,11 +47,7 @@ class TreeShape:
         """The tree as an `nltk.Tree`. The methods of NLTK recurse, so they may fail on very deep trees.
 
         Args:
-            words: the leaves; by default their numbers.
             label: the label of every constituent.
-
-        Raises:
-            ValueError: if there are not ``num_leaves`` words.
         """
         from nltk import Tree
 
@@ -72,11 +67,7 @@ class TreeShape:
         per line. A tree of more than 200 levels is not drawn but written in brackets, below a line that says so.
 
         Args:
-            words: one per leaf; by default the numbers of the leaves.
             width: in columns; by default the width of the terminal, or 80 if there is no terminal.
-
-        Raises:
-            ValueError: if there are not ``num_leaves`` words.
         """
         words = [" ".join(word.split()) or "_" for word in self._words(words)]
         width = shutil.get_terminal_size().columns if width is None else width

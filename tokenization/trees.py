@@ -54,9 +54,6 @@ class BinaryTree(TreeShape):
 
         Args:
             row: a row of ``output.spans``, ``(seq_len - 1, 2)``; the padding of -1 past the sentence is ignored.
-
-        Raises:
-            ValueError: if the spans are not those of one binary tree.
         """
         spans = [(int(i), int(j)) for i, j in (row.tolist() if hasattr(row, "tolist") else row)]
         while spans and spans[-1] == (-1, -1):
@@ -70,7 +67,14 @@ class BinaryTree(TreeShape):
         Args:
             order: one entry per split point; entries must be comparable. Of equal entries the left one splits first.
         """
-        return cls(_spans_by_order(order))
+        first, last = [0] * len(order), [len(order)] * len(order)  # a span reaches to smaller entries on both sides
+        stack: list[int] = []
+        for k, key in enumerate(order):
+            while stack and order[stack[-1]] > key:
+                last[stack.pop()] = k
+            first[k] = stack[-1] + 1 if stack else 0
+            stack.append(k)
+        return cls(tuple(zip(first, last, strict=True)))
 
     @classmethod
     def from_split_scores(cls, scores: Sequence[float], word_ids: Sequence[int] | None = None) -> "BinaryTree":
@@ -250,18 +254,6 @@ def _keys_around_constituents(
             for mark in within:
                 keys[mark] = (depth, number, 1 + (mark - opening if places[mark] == first else closing - mark))
     return keys
-
-
-def _spans_by_order(order: Sequence[Any]) -> tuple[Span, ...]:
-    """The span of each split point: it reaches to the nearest smaller entries of ``order`` on both sides."""
-    first, last = [0] * len(order), [len(order)] * len(order)
-    stack: list[int] = []
-    for k, key in enumerate(order):
-        while stack and order[stack[-1]] > key:
-            last[stack.pop()] = k
-        first[k] = stack[-1] + 1 if stack else 0
-        stack.append(k)
-    return tuple(zip(first, last, strict=True))
 
 
 def check_min_confidence(value: float) -> float:

@@ -1,13 +1,13 @@
 """Sentences as token ids, with the words that the tokens belong to."""
 
 import itertools
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import regex
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -15,6 +15,8 @@ from .trees import Span
 from .word_rules import find_words
 
 logger = logging.get_logger(__name__)
+
+ACCENTS = regex.compile(r"\p{M}*")  # combining marks
 
 Pieces = dict[str, tuple[list[int], list[Span]]]  # of words: the ids of their pieces, and where those are in the word
 
@@ -192,18 +194,14 @@ def _divide(tokenizer: PreTrainedTokenizerBase, stretches: list[str]) -> list[li
     """Where the tokenizer's own words are in stretches of a script without blanks: characters, as a rule."""
     encoded = _encode(tokenizer, stretches, None)
     rows = zip(stretches, encoded["word_ids"], encoded["offsets"], strict=True)
-    return [_with_accents(stretch, list(_extents(*row).values())) for stretch, *row in rows]
+    return [_with_accents(stretch, _extents(*row)) for stretch, *row in rows]
 
 
 def _with_accents(stretch: str, words: list[Span]) -> list[Span]:
     """Words with the combining marks behind them, which tokenizers join with their characters and leave out."""
     following = [start for start, _ in words[1:]] + [len(stretch)]
-    behind = [itertools.takewhile(_is_accent, stretch[end:to]) for (_, end), to in zip(words, following, strict=True)]
-    return [(start, end + len([*accents])) for (start, end), accents in zip(words, behind, strict=True)]
-
-
-def _is_accent(character: str) -> bool:
-    return unicodedata.category(character).startswith("M")
+    pairs = zip(words, following, strict=True)
+    return [(start, ACCENTS.match(stretch, end, max(end, to)).end()) for (start, end), to in pairs]
 
 
 def tokens_with_pieces(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> set[str]:
@@ -238,14 +236,10 @@ def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str], max_length: in
             truncation=max_length is not None, max_length=max_length,
         )  # fmt: skip
     word_ids, offsets = [encoded.word_ids(row) for row in range(len(texts))], encoded["offset_mapping"]
-    words = [_words(*row) for row in zip(texts, word_ids, offsets, strict=True)]
+    rows = zip(texts, word_ids, offsets, strict=True)
+    # Special tokens include blanks around them.
+    words = [[text[start:end].strip() for start, end in _extents(*row)] for text, *row in rows]
     return {"input_ids": encoded["input_ids"], "word_ids": word_ids, "words": words, "offsets": offsets}
-
-
-def _words(text: str, word_ids: list[int], offsets: list[Span]) -> list[str]:
-    """The words that have pieces, in order. A word goes from its first piece to its last."""
-    extents = _extents(word_ids, offsets).values()
-    return [text[start:end].strip() for start, end in extents]  # special tokens include blanks around them
 
 
 def pieces_of_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequence[str]]) -> Pieces:
@@ -270,12 +264,12 @@ def pieces_of_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[Sequ
     return pieces
 
 
-def _extents(word_ids: Sequence[int], offsets: Sequence[Span]) -> dict[int, Span]:
-    """The first character of each word and the one after its last, from the offsets of its pieces."""
+def _extents(word_ids: Sequence[int], offsets: Sequence[Span]) -> list[Span]:
+    """The first character of each word that has pieces, and the one after its last, from the offsets of its pieces."""
     extents: dict[int, Span] = {}
     for word, (start, end) in zip(word_ids, offsets, strict=True):
         extents[word] = (extents.get(word, (start, end))[0], end)
-    return extents
+    return list(extents.values())
 
 
 def _completed(tokenizer: PreTrainedTokenizerBase, encoded: dict[str, list[Any]]) -> dict[str, list[Any]]:

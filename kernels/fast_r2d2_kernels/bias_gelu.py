@@ -26,8 +26,7 @@ def bias_gelu(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: int = 0) ->
     Args:
         x: ``(..., size)``.
         bias: ``(size,)``.
-        dropout_p: the probability that a value is dropped, at least 0 and less than 1.
-        seed: the seed of dropout; equal seeds drop the same values.
+        dropout_p, seed: of dropout, as for `composition_attention`.
 
     Returns:
         ``(..., size)`` in the dtype of ``x``.

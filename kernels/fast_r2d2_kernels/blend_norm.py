@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .launch import differentiable, launch, power_of_2, runs_fused, tl, triton, warps_for
+from .launch import differentiable, launch, row_options, runs_fused, tl, triton
 
 
 def blend_norm_reference(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> Tensor:
@@ -77,17 +77,13 @@ def _blend_norm_backward_kernel(
     tl.store(grad_logits + 2 * row + 1, (-of_first).to(grad_logits.dtype.element_ty))
 
 
-def _options(size: int) -> dict[str, Any]:
-    return {"SIZE": size, "BLOCK": power_of_2(size), "num_warps": warps_for(power_of_2(size))}
-
-
 def _blend_norm_backward(
     upstream: Tensor, weight_logits: Tensor, left: Tensor, right: Tensor, out: Tensor, reciprocal: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     grads = torch.empty_like(weight_logits), torch.empty_like(left), torch.empty_like(right)
     launch(
         _blend_norm_backward_kernel, len(left), upstream.contiguous(), weight_logits, left, right, out, reciprocal,
-        *grads, **_options(left.shape[1]),
+        *grads, **row_options(left.shape[1]),
     )  # fmt: skip
     return grads
 
@@ -105,5 +101,5 @@ def _differentiate(context: Any, upstream: Tensor, _: None) -> tuple[Tensor | No
 def _blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     count, size = left.shape
     out, reciprocal = torch.empty_like(left), left.new_empty(count, dtype=torch.float32)
-    launch(_blend_norm_kernel, count, weight_logits, left, right, out, reciprocal, eps, **_options(size))
+    launch(_blend_norm_kernel, count, weight_logits, left, right, out, reciprocal, eps, **row_options(size))
     return out, reciprocal

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .launch import differentiable, launch, power_of_2, runs_fused, tl, triton, warps_for
+from .launch import differentiable, launch, power_of_2, row_options, runs_fused, tl, triton
 
 
 def choose_reference(vectors: Tensor, candidates: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,11 +100,7 @@ def _choice_backward_kernel(
 
 def _options(vectors: Tensor, noise: Tensor | None) -> dict[str, Any]:
     _, count, size = vectors.shape
-    block = power_of_2(size)
-    return {
-        "COUNT": count, "SIZE": size, "HAS_NOISE": noise is not None,
-        "BLOCK_COUNT": power_of_2(count), "BLOCK": block, "num_warps": warps_for(block),
-    }  # fmt: skip
+    return {"COUNT": count, "HAS_NOISE": noise is not None, "BLOCK_COUNT": power_of_2(count)} | row_options(size)
 
 
 def _choose_backward(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .launch import differentiable, launch, power_of_2, runs_fused, tl, triton, warps_for
+from .launch import differentiable, launch, row_options, runs_fused, tl, triton
 
 
 def gather_children_reference(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -103,12 +103,7 @@ def _add_to_rows_kernel(rows, values, row, order, count, SIZE: tl.constexpr, BLO
 
 
 def _add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> Tensor:
-    count, size = len(row), rows.shape[1]
-    block = power_of_2(size)
-    launch(
-        _add_to_rows_kernel, count, rows, values, row, order,
-        count, SIZE=size, BLOCK=block, num_warps=warps_for(block),
-    )  # fmt: skip
+    launch(_add_to_rows_kernel, len(row), rows, values, row, order, len(row), **row_options(rows.shape[1]))
     return rows
 
 
@@ -129,11 +124,7 @@ def _differentiate(context: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
 
 @differentiable(_save, _differentiate)
 def _gather_children(nodes: Tensor, tasks: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    num_tasks, size = tasks.shape
-    block = power_of_2(size)
-    out = nodes.new_empty(num_tasks + 2, len(left), size)
-    launch(
-        _gather_kernel, len(left), nodes, tasks, left, right, out, len(left),
-        TASKS=num_tasks, SIZE=size, BLOCK=block, num_warps=warps_for(block),
-    )  # fmt: skip
+    (num_tasks, size), count = tasks.shape, len(left)
+    out = nodes.new_empty(num_tasks + 2, count, size)
+    launch(_gather_kernel, count, nodes, tasks, left, right, out, count, TASKS=num_tasks, **row_options(size))
     return out

@@ -87,6 +87,12 @@ def warps_for(block: int) -> int:
     return min(max(block // 256, 1), 8)
 
 
+def row_options(size: int) -> dict[str, int]:
+    """The compile-time arguments of a kernel whose programs have whole rows of ``size`` values."""
+    block = power_of_2(size)
+    return {"SIZE": size, "BLOCK": block, "num_warps": warps_for(block)}
+
+
 def rows_per_program(rows: int) -> int:
     """The number of rows over which a program sums gradients. It is small enough that few rows still fill a GPU."""
     return min(max(rows // 1024, 1), 32)

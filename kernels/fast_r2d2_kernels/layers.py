@@ -42,17 +42,7 @@ class CompositionLayer(nn.Module):
     dropout: nn.Dropout
 
     def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
-        """Run the layer.
-
-        Args:
-            hidden: ``(tokens, compositions, hidden_size)``; the children come last.
-            role_bias: ``(tokens, 3 * hidden_size)``, added to the queries, keys and values of each token.
-            projected: ``(tokens, compositions, 3 * hidden_size)``, queries, keys and values without bias; None
-                computes them.
-
-        Returns:
-            ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
-        """
+        """Run the layer; arguments and result are those of `composition_layer`."""
         if self.gradient_checkpointing and self.training:  # as the layer's own forward does it
             run = partial(composition_layer, self)
             return self._gradient_checkpointing_func(run, hidden, role_bias, projected)

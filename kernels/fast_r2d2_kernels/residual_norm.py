@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .dropout import check_dropout, dropout_factor, dropout_factor_reference
-from .launch import differentiable, launch, power_of_2, rows_per_program, runs_fused, tl, triton, warps_for
+from .launch import differentiable, launch, row_options, rows_per_program, runs_fused, tl, triton
 
 
 def residual_norm_reference(
@@ -32,8 +32,7 @@ def residual_norm(
         update, residual: ``(..., size)``.
         bias: ``(size,)``.
         eps: added to the variance.
-        dropout_p: the probability that a value is dropped, at least 0 and less than 1.
-        seed: the seed of dropout; equal seeds drop the same values.
+        dropout_p, seed: of dropout, as for `composition_attention`.
 
     Returns:
         ``(..., size)`` in the dtype of ``residual``.
@@ -99,7 +98,7 @@ def _residual_norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of update, bias (float32) and residual. Without dropout the first is empty: it equals the third."""
     rows, size = reciprocal.numel(), out.shape[-1]
-    per_program, block = rows_per_program(rows), power_of_2(size)
+    per_program = rows_per_program(rows)
     programs = -(-rows // per_program)
     grad_residual = torch.empty_like(out)
     grad_update = out.new_empty(out.shape if dropout_p else [0], dtype=update_dtype)
@@ -107,7 +106,7 @@ def _residual_norm_backward(
     launch(
         _residual_norm_backward_kernel, programs, upstream.contiguous(), out, reciprocal,
         grad_update, grad_residual, partial, rows, per_program, seed, dropout_p,
-        SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+        DROPOUT=dropout_p > 0, **row_options(size),
     )  # fmt: skip
     return grad_update, partial.sum(0), grad_residual
 
@@ -130,11 +129,10 @@ def _differentiate(context: Any, upstream: Tensor, _: None) -> tuple[Tensor | No
 def _residual_norm(
     update: Tensor, bias: Tensor, residual: Tensor, eps: float, dropout_p: float, seed: int
 ) -> tuple[Tensor, Tensor]:
-    size, block = len(bias), power_of_2(len(bias))
     out = torch.empty_like(residual)
     reciprocal = torch.empty(update.shape[:-1], dtype=torch.float32, device=update.device)
     launch(
         _residual_norm_kernel, reciprocal.numel(), update, bias, residual, out, reciprocal, eps, seed, dropout_p,
-        SIZE=size, DROPOUT=dropout_p > 0, BLOCK=block, num_warps=warps_for(block),
+        DROPOUT=dropout_p > 0, **row_options(len(bias)),
     )  # fmt: skip
     return out, reciprocal

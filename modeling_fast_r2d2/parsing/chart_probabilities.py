@@ -8,7 +8,7 @@ import torch
 from tokenization_fast_r2d2.reading import ReadSentence
 from tokenization_fast_r2d2.trees import Span
 
-from ..embedding import evaluation, model_inputs
+from ..embedding import evaluation, model_inputs, over_words
 from .tree_parser import TreeParser, check_encoder
 
 
@@ -57,21 +57,11 @@ def probabilities_of_batch(parser: TreeParser, sentences: list[ReadSentence]) ->
     rows = torch.searchsorted(offsets, spans[:, 0].contiguous(), right=True) - 1
     spans = spans - offsets[rows, None]
     of_rows = [(rows == row).nonzero()[:, 0] for row in range(len(sentences))]
-    return [
-        _over_words(sentence, spans[cells].tolist(), probabilities[cells].tolist())
+    found = (
+        over_words(sentence.word_ids, spans[cells].tolist(), probabilities[cells].tolist())
         for sentence, cells in zip(sentences, of_rows, strict=True)
-    ]
-
-
-def _over_words(read: ReadSentence, spans: list[list[int]], probabilities: list[float]) -> dict[Span, float]:
-    """The spans of whole words."""
-    word_ids = read.word_ids
-    last_pieces = {*read.word_split_points, len(word_ids) - 1}
-    return {
-        (word_ids[i], word_ids[j]): probability
-        for (i, j), probability in zip(spans, probabilities, strict=True)
-        if word_ids[i] < word_ids[j] and j in last_pieces and (i == 0 or i - 1 in last_pieces)
-    }
+    )
+    return [{span: value for span, value in of_words.items() if span[0] < span[1]} for of_words in found]
 
 
 __all__ = ["ChartProbabilities", "chart_probabilities", "probabilities_of_batch"]

@@ -67,11 +67,7 @@ class ParsedSentence(NamedTuple):
     def flat(self, min_confidence: float) -> FlatTree:
         """The tree without the constituents of which the parser is less sure: there it is flat.
 
-        Args:
-            min_confidence: from 0, which keeps all, to 1, which keeps only what every tree has.
-
-        Raises:
-            ValueError: for another number.
+        ``min_confidence`` is from 0, which keeps all, to 1, which keeps only what every tree has; else a ValueError.
         """
         return self.tree.flat(self.confidences, min_confidence)
 
@@ -203,17 +199,11 @@ class TreeParser:
     def parse_texts(self, texts: Sequence[str]) -> list[list[ParsedSentence]]:
         """Parse texts of one or more sentences, such as paragraphs.
 
-        Sentences are found as `split_texts` does. Their words are those of a call.
-
-        Args:
-            texts: of any length; sentences do not go across blank lines.
+        Arguments and errors are those of `split_texts`, which finds the sentences. Their words are those of a call.
 
         Returns:
             For each text its sentences, whose ``offsets`` count the characters of the text. A text without words has
             none.
-
-        Raises:
-            ValueError: as for a call.
         """
         split = split_texts(texts, self.tokenizer)
         sentences = [sentence for of_text in split for sentence in of_text]

@@ -1,8 +1,6 @@
 """Pictures of trees and charts: SVG, gold and predicted trees side by side, and HTML reports."""
 
-from .chart import draw_chart
-from .comparison import draw_comparison
-from .report import write_report
-from .svg import draw_tree
+from .report import draw_comparison, write_report
+from .svg import draw_chart, draw_tree
 
 __all__ = ["draw_chart", "draw_comparison", "draw_tree", "write_report"]

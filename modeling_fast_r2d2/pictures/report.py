@@ -1,10 +1,10 @@
-"""A report of predicted trees against gold trees: one HTML file, which a browser opens without a network."""
+"""Predicted trees against gold trees in HTML: two of them, and a report, which a browser opens without a network."""
 
 import base64
 import json
 import random
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -12,15 +12,63 @@ from typing import NamedTuple
 
 from ..grammar_induction.alignment import align
 from ..grammar_induction.comparison import number
-from ..grammar_induction.labelled_trees import LabelledTree
-from ..grammar_induction.metrics import Scores, score_trees
+from ..grammar_induction.labelled_trees import LabelledTree, Span
+from ..grammar_induction.metrics import Scores, inner_spans, score_trees
 from ..text_files import write_text
-from .comparison import draw_comparison
-from .svg import as_xml, clip, visible
+from .svg import MARKS, Drawing, as_xml, clip, spell, visible
 
 SENTENCES_PER_CHUNK = 100  # the browser unpacks a chunk when it shows one of its sentences
 SENTENCES_PER_PAGE = 10
 VISIBLE_ROWS = 20  # of a table; the others are folded, since some treebanks have a hundred labels
+
+# The trees stand side by side if there is room, else one above the other. A picture wider than the page scrolls.
+ROW = "display:flex;flex-wrap:wrap;gap:1em 2em;align-items:flex-end"
+FIGURE = "margin:0;max-width:100%;overflow-x:auto"
+NAMES = {"matched": "matched", "missed": "missed", "wrong": "not in gold"}
+
+
+def draw_comparison(words: Sequence[str], gold: LabelledTree, predicted: LabelledTree) -> str:
+    """A stand-alone ``<div>`` with both trees and lists of the matched, the missed and the wrong constituents.
+
+    The span of the whole sentence does not count.
+
+    Args:
+        words: the leaves of both trees, at least one.
+        gold, predicted: the trees, over the same words.
+
+    Raises:
+        ValueError: if a tree has another number of leaves, or as `draw_tree` raises it.
+    """
+    for name, tree in {"gold": gold, "predicted": predicted}.items():
+        if tree.num_leaves != len(words):
+            raise ValueError(
+                f"the {name} tree has {tree.num_leaves} leaves, got {len(words)} words; align the two first"
+            )
+    wanted, found = inner_spans(gold), inner_spans(predicted)
+    groups = {"matched": wanted & found, "missed": wanted - found, "wrong": found - wanted}
+    marks = {span: mark for mark, spans in groups.items() for span in spans}
+    gold_drawing = Drawing(words, gold.constituents, {span: marks[span] for span in wanted})
+    drawing = Drawing(words, predicted.constituents, {span: marks[span] for span in found}, gold_drawing.columns)
+    figures = _figure("gold", gold_drawing) + _figure("predicted", drawing)
+    lines = "".join(_line(mark, drawing.words, spans) for mark, spans in groups.items())
+    return f'<div class="comparison"><div style="{ROW}">{figures}</div><p>{lines}</p></div>'
+
+
+def _figure(name: str, drawing: Drawing) -> str:
+    picture = drawing.svg(f"{name} tree of: {' '.join(drawing.words)}")
+    return f'<figure style="{FIGURE}" tabindex="0"><figcaption>{name}</figcaption>{picture}</figure>'
+
+
+def _line(mark: str, words: Sequence[str], spans: Iterable[Span]) -> str:
+    """A list such as ``missed 2: the cat; on the mat``, after a sample of the line that marks these constituents."""
+    colour, style = MARKS[mark]
+    sample = f'<path d="M2 4H30" fill="none" stroke="{colour}" {style}/>'
+    # <bdi> keeps a right-to-left text from reordering its neighbours.
+    texts = [f"<bdi>{as_xml(spell(words, *span))}</bdi>" for span in sorted(spans)]
+    return (
+        f'<span style="display:block"><svg width="32" height="8" aria-hidden="true">{sample}</svg> '
+        f"<b>{NAMES[mark]} {len(texts)}</b>{': ' * bool(texts)}{'; '.join(texts)}</span>"
+    )
 
 
 class _Sentence(NamedTuple):
@@ -103,11 +151,7 @@ def _figures(scores: Scores, left_out: int) -> str:
     figures = [
         ("Sentence F1", number(scores.sentence_f1), f"95 % interval {low:.1f} to {high:.1f}"),
         ("Corpus F1", number(scores.corpus_f1), "over all constituents together"),
-        (
-            "Strict sentence F1",
-            number(scores.strict_sentence_f1),
-            f"without {empty:,} that have no gold span",
-        ),
+        ("Strict sentence F1", number(scores.strict_sentence_f1), f"without {empty:,} that have no gold span"),
         ("Script sentence F1", number(scores.script_sentence_f1), "as compare_trees.py counts"),
         ("Script corpus F1", number(scores.script_corpus_f1), "as compare_trees.py counts"),
         ("Sentences", f"{len(scores.rows):,}", f"{left_out:,} left out as too short or too long"),

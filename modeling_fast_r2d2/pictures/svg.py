@@ -1,4 +1,4 @@
-"""Trees as stand-alone SVG pictures, without fonts, style sheets and scripts."""
+"""Trees and charts as stand-alone SVG pictures, without fonts, style sheets and scripts."""
 
 import html
 import re
@@ -25,6 +25,10 @@ LEVEL, PLAIN_LEVEL = 38, 24  # from a node down to its highest child, with and w
 HALF_WORD, HALF_LABEL, TO_BAR = 11, 8, 16  # from the middle of a text to the ends of its lines
 MARGIN, BAR_AREA, BAR_WIDTH = 10, 44, 8
 SMALLEST = 0.6  # of the size above; words of 8 pixels can still be read
+
+# Of a chart, a triangle of cells: pixels per row, pixels per column at least, characters.
+ROW, NARROWEST, LONGEST_WORD = 26, 36, 10
+DARKEST = 0.75  # opacity of a cell of probability 1, under its number
 
 
 def draw_tree(
@@ -108,17 +112,13 @@ class Drawing:
         top, bottom = min(self.rows) - HALF_WORD - MARGIN, HALF_WORD + MARGIN
         bars = self.bars(scores, bottom) if scores else ()
         bottom += BAR_AREA + MARGIN if scores else 0
-        size = picture_size(self.edges[-1], top, bottom)
-        font = f'font-size="{FONT}" {FONT_FAMILY}'
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {font}>',
-            f"<title>{as_xml(visible(title or ' '.join(self.words)))}</title>",
             *(text(word, x, 0, FONT) for word, x in zip(self.words, self.middles, strict=False)),
             f'<g font-size="{LABEL_FONT}" stroke-linejoin="round">',
             *map(self.node, reversed(range(len(self.words), len(self.rows)))),  # children cover the ends of lines
-            *("</g>", *bars, "</svg>"),
+            *("</g>", *bars),
         ]
-        return "".join(parts)
+        return picture(self.edges[-1], top, bottom, visible(title or " ".join(self.words)), parts)
 
     def node(self, node: int) -> str:
         """A constituent: its lines, its label or a dot, and its tooltip."""
@@ -168,11 +168,55 @@ class Drawing:
         yield f'</g><path d="M0 {number(base)}H{number(self.edges[-1])}" stroke="currentColor" opacity=".5"/>'
 
 
-def picture_size(width: float, top: int, bottom: int) -> str:
-    """The attributes of a picture that is as wide as the page at most. If it would become too small to read, it scrolls
-    in its frame instead."""
+def draw_chart(words: Sequence[str], probabilities: Mapping[Span, float], title: str = "") -> str:
+    """Draw a chart. The words stand in a row; the cell of a span is above the middle of its words, wider spans higher.
+
+    Args:
+        words: the leaves, at least one. Long words are cut.
+        probabilities: of spans of two or more words, first and last word inclusive, in 0 ... 1. Other cells stay empty.
+        title: the title of the picture; by default the words.
+
+    Returns:
+        The SVG as a string.
+
+    Raises:
+        ValueError: if there are no words, or if a span lies outside them.
+    """
+    if not words:
+        raise ValueError("a drawing needs at least one word, got none")
+    shown = [visible(word) for word in words]
+    cut = [clip(word, LONGEST_WORD) for word in shown]
+    column = max(NARROWEST, *(FONT * text_width(word) + GAP for word in cut))
+    cells = [_cell(shown, span, probability, column) for span, probability in sorted(probabilities.items())]
+    height = max((last - first for first, last in probabilities), default=0)
+    top, bottom = -ROW * height - HALF_WORD - MARGIN, HALF_WORD + MARGIN
+    leaves = [text(word, column * (place + 0.5), 0, FONT) for place, word in enumerate(cut)]
+    parts = [*leaves, f'<g font-size="{LABEL_FONT}">', *cells, "</g>"]
+    return picture(column * len(words), top, bottom, title or " ".join(shown), parts)
+
+
+def _cell(words: Sequence[str], span: Span, probability: float, column: float) -> str:
+    first, last = span
+    if not 0 <= first < last < len(words):
+        raise ValueError(
+            f"the span {span} lies outside the words; give first and last word, from 0 to {len(words) - 1}"
+        )
+    x, y = column * (first + last + 1) / 2, -ROW * (last - first)
+    corner = f'x="{number(x - column / 2 + 2)}" y="{number(y - ROW / 2 + 2)}"'
+    size = f'width="{number(column - 4)}" height="{ROW - 4}" rx="3"'
+    paint = f'fill="{BAR_COLOUR}" fill-opacity="{DARKEST * probability:.3f}" stroke="currentColor" stroke-opacity=".25"'
+    percent = text(f"{100 * probability:.0f}", x, y, LABEL_FONT) if probability >= 0.005 else ""
+    tooltip = f"{spell(words, first, last)}: {probability:.3f}"
+    return f'<g data-span="{first} {last}"><title>{as_xml(tooltip)}</title><rect {corner} {size} {paint}/>{percent}</g>'
+
+
+def picture(width: float, top: int, bottom: int, title: str, parts: Iterable[str]) -> str:
+    """A picture that is as wide as the page at most. If it would become too small to read, it scrolls in its frame
+    instead."""
     style = f"width:{number(width)}px;max-width:100%;min-width:{number(SMALLEST * width)}px;height:auto"
-    return f'viewBox="0 {top} {number(width)} {bottom - top}" style="{style}"'
+    size = f'viewBox="0 {top} {number(width)} {bottom - top}" style="{style}"'
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-size="{FONT}" {FONT_FAMILY}>'
+    return "".join([start, f"<title>{as_xml(title)}</title>", *parts, "</svg>"])
 
 
 def visible(word: str) -> str:
@@ -187,9 +231,9 @@ def spell(words: Sequence[str], first: int, last: int) -> str:
     return " ".join(map(clip, words[first : last + 1]))
 
 
-def clip(word: str) -> str:
-    """The word, cut to at most 30 characters."""
-    return word if len(word) <= 30 else f"{word[:29]}…"
+def clip(word: str, most: int = 30) -> str:
+    """The word, cut to at most this number of characters."""
+    return word if len(word) <= most else f"{word[: most - 1]}…"
 
 
 def as_xml(text: str) -> str:

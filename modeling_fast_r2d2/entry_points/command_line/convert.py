@@ -14,7 +14,6 @@ from .options import add_gold_arguments, check_can_be_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     kinds = parser.add_subparsers(dest="kind", required=True)
     treebank = kinds.add_parser("treebank", help="print gold trees or their sentences, one per line")
     add_gold_arguments(treebank)
@@ -27,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the command."""
     if options.kind == "weights":
         check_can_be_folder(options.output)
         from modeling_fast_r2d2.checkpoints.original import convert_files  # it takes seconds to import

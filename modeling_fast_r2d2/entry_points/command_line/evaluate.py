@@ -11,29 +11,19 @@ trees.
 import argparse
 from pathlib import Path
 
-from .options import (
-    BASELINES,
-    DEFAULT_CHECKPOINT,
-    METHODS,
-    add_comparison_arguments,
-    add_gold_arguments,
-    check_can_be_folder,
-    check_comparison,
-    check_model_options,
-)
+from . import options as shared
 
-SYSTEMS = (*BASELINES, *METHODS, "best_binary")
+SYSTEMS = (*shared.BASELINES, *shared.METHODS, "best_binary")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    add_gold_arguments(parser)
-    add_comparison_arguments(parser)
+    shared.add_gold_arguments(parser)
+    shared.add_comparison_arguments(parser)
     add = parser.add_argument
     add("--predicted", type=Path, nargs="+", default=[], help="files of predicted trees")
     add("--systems", nargs="+", choices=SYSTEMS, default=None, metavar="SYSTEM",
         help=f"{', '.join(SYSTEMS)}; by default all but heuristic, or none with --predicted")  # fmt: skip
-    add("--checkpoint", nargs="+", default=[DEFAULT_CHECKPOINT],
+    add("--checkpoint", nargs="+", default=[shared.DEFAULT_CHECKPOINT],
         help="the models' folders or Hub names; several, such as seeds, give mean and deviation")  # fmt: skip
     add("--seeds", type=int, default=5, help="number of runs of the random baseline; default: %(default)s")
     add("--output", type=Path, help="folder for results.json, results.md, results.csv and the trees of every system")
@@ -41,13 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the command."""
     if options.seeds < 1:
         raise ValueError(f"--seeds must be >= 1, got {options.seeds}")
-    check_model_options(options.checkpoint, options.threads)
-    check_comparison(options)
+    shared.check_model_options(options.checkpoint, options.threads)
+    shared.check_comparison(options)
     if options.output:
-        check_can_be_folder(options.output)
+        shared.check_can_be_folder(options.output)
     if options.systems is None:
         options.systems = [] if options.predicted else [name for name in SYSTEMS if name != "heuristic"]
     from . import scoring  # the library, which takes seconds to import

@@ -18,7 +18,6 @@ MOST_LINES, MOST_WORDS = 20_000, 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     add = parser.add_argument
     add("phrases", nargs="+", help="the phrases to look for")
     add("--file", type=Path, nargs="+", help="text files, plain or .gz, one sentence per line")
@@ -32,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the command."""
     for name, least in (("count", 1), ("lines", 1), ("max_words", 2)):
         if getattr(options, name) < least:
             raise ValueError(f"--{name} must be >= {least}, got {getattr(options, name)}")

@@ -21,22 +21,13 @@ import argparse
 import sys
 from pathlib import Path
 
+from . import options as shared
 from .formats import FORMATS
-from .options import (
-    DEFAULT_CHECKPOINT,
-    METHODS,
-    add_threads_argument,
-    check_can_be_folder,
-    check_model_options,
-    number_of_processes,
-    require,
-)
 
 LINES_PER_SHARD, LONGEST_LINE = 100_000, 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     add = parser.add_argument
     add("sentences", nargs="*", help="sentences; - reads one per line from standard input")
     add("--file", type=Path, nargs="+",
@@ -65,17 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose a model and tell it how to parse."""
     add = parser.add_argument
-    add("--checkpoint", default=DEFAULT_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s")
-    add("--method", choices=METHODS, default="parser", help="parser: the parser's trees (default); chart: the "
+    add(
+        "--checkpoint", default=shared.DEFAULT_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s"
+    )
+    add("--method", choices=shared.METHODS, default="parser", help="parser: the parser's trees (default); chart: the "
         "best trees of the chart; minimum_risk: those that both agree on most; heuristic: R2D2")  # fmt: skip
     add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
     add("--batch_tokens", type=int, default=8192, help="tokens that are parsed together; default: %(default)s")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
-    add_threads_argument(parser)
+    shared.add_threads_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the command."""
     options.format = options.format or ("pretty" if sys.stdout.isatty() and not options.output else "brackets")
     _check(options)
     from . import parsing  # the library, which takes seconds to import
@@ -94,7 +86,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.output and not options.file and options.format != "svg":
         raise ValueError("--output needs --file")
     if options.output:
-        check_can_be_folder(options.output)
+        shared.check_can_be_folder(options.output)
     if options.vectors and (not options.output or options.format == "svg"):
         raise ValueError("--vectors needs --output, and a --format other than svg")
     if not 0 <= options.min_confidence <= 1:
@@ -102,10 +94,10 @@ def _check(options: argparse.Namespace) -> None:
     for name in ("shard_lines", "batch_tokens", "max_characters"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} must be >= 1, got {getattr(options, name)}")
-    check_model_options([options.checkpoint], options.threads)
+    shared.check_model_options([options.checkpoint], options.threads)
     _check_files(options)
-    if options.output and number_of_processes() > 1:
-        require("accelerate", "train", "parsing with several processes")
+    if options.output and shared.number_of_processes() > 1:
+        shared.require("accelerate", "train", "parsing with several processes")
 
 
 def _check_files(options: argparse.Namespace) -> None:
@@ -117,4 +109,4 @@ def _check_files(options: argparse.Namespace) -> None:
         if path.suffix == ".parquet":
             if not options.output:
                 raise ValueError(f"--file {path}: Parquet files need --output")
-            require("pyarrow", "train", f"--file {path}")
+            shared.require("pyarrow", "train", f"--file {path}")

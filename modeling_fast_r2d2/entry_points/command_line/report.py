@@ -9,33 +9,23 @@ The options that read and compare trees are those of `fast-r2d2 evaluate`.
 import argparse
 from pathlib import Path
 
-from .options import (
-    DEFAULT_CHECKPOINT,
-    METHODS,
-    add_comparison_arguments,
-    add_gold_arguments,
-    check_comparison,
-    check_model_options,
-    counted,
-)
+from . import options as shared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    add_gold_arguments(parser)
-    add_comparison_arguments(parser)
+    shared.add_gold_arguments(parser)
+    shared.add_comparison_arguments(parser)
     add = parser.add_argument
     add("--predicted", type=Path, help="file of predicted trees, one per line; by default a model parses the sentences")
-    add("--checkpoint", default=DEFAULT_CHECKPOINT, help="the model's folder, Hub name or bundled name")
-    add("--method", choices=METHODS, default="parser", help="where the model's trees come from")
+    add("--checkpoint", default=shared.DEFAULT_CHECKPOINT, help="the model's folder, Hub name or bundled name")
+    add("--method", choices=shared.METHODS, default="parser", help="where the model's trees come from")
     add("--output", type=Path, default=Path("report.html"), help="the file to write; default: report.html")
     add("--title", help="the title of the report; by default the names of the files")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the command."""
-    check_model_options([options.checkpoint], options.threads)
-    check_comparison(options)
+    shared.check_model_options([options.checkpoint], options.threads)
+    shared.check_comparison(options)
     if options.output.is_dir():
         raise ValueError(f"--output {options.output} is a folder; give a file")
     if options.output.resolve() in {path.resolve() for path in [*options.gold, options.predicted] if path}:
@@ -57,4 +47,5 @@ def run(options: argparse.Namespace) -> None:
     title = options.title or f"{name} against {', '.join(path.name for path in options.gold)}"
     limits = {"granularity": options.granularity, "max_length": options.max_length}
     scores = write_report(options.output, gold, predicted, title=title, **limits)
-    print(f"sentence F1 {scores.sentence_f1:.1f} over {counted(len(scores.rows), 'sentence')}; wrote {options.output}")
+    sentences = shared.counted(len(scores.rows), "sentence")
+    print(f"sentence F1 {scores.sentence_f1:.1f} over {sentences}; wrote {options.output}")

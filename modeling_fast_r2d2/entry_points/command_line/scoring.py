@@ -12,24 +12,11 @@ from modeling_fast_r2d2.grammar_induction import (
     LabelledTree,
     TreebankPreprocessing,
     align,
+    comparison,
     read_predicted_trees,
     read_treebank,
     score_trees,
-)
-from modeling_fast_r2d2.grammar_induction.comparison import (
-    Result,
-    as_markdown,
-    as_text,
-    lengths,
-    overview,
-    write_results,
-)
-from modeling_fast_r2d2.grammar_induction.systems import (
-    baseline_trees,
-    best_binary_trees,
-    model_trees,
-    over_pieces,
-    without_punctuation,
+    systems,
 )
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import METHODS
@@ -48,14 +35,14 @@ def run(options: argparse.Namespace) -> None:
     ]
     predictions += [(name, system_trees(name, gold, written, options)) for name in options.systems]
     results = [
-        Result(name, [score_trees(trees, gold, options.granularity, options.max_length) for trees in runs])
+        comparison.Result(name, [score_trees(trees, gold, options.granularity, options.max_length) for trees in runs])
         for name, runs in predictions
     ]
-    show = as_markdown if options.markdown else as_text
-    print(f"{show(overview(results))}\n\n{show(lengths(results))}")
+    show = comparison.as_markdown if options.markdown else comparison.as_text
+    print(f"{show(comparison.overview(results))}\n\n{show(comparison.lengths(results))}")
     if options.output:
         settings = {name: value for name, value in vars(options).items() if name != "run"}
-        write_results(results, options.output, settings)
+        comparison.write_results(results, options.output, settings)
         _write_trees(predictions, options.output / "trees")
 
 
@@ -87,10 +74,10 @@ def system_trees(
         return [trees_by(checkpoint, name, gold, written, options) for checkpoint in options.checkpoint]
     sentences = gold
     if options.granularity == "pieces":
-        sentences = over_pieces(gold, load_tokenizer(find_checkpoint(options.checkpoint[0], is_model=False)))
+        sentences = systems.over_pieces(gold, load_tokenizer(find_checkpoint(options.checkpoint[0], is_model=False)))
     if name == "best_binary":
-        return [best_binary_trees(sentences)]
-    return [baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]
+        return [systems.best_binary_trees(sentences)]
+    return [systems.baseline_trees(sentences, name, seed) for seed in range(options.seeds if name == "random" else 1)]
 
 
 def trees_by(
@@ -105,11 +92,11 @@ def trees_by(
     )
     use_threads(options.threads, parser.model)
     with tqdm(total=len(gold), desc=method, unit=" sentences", delay=1, disable=None) as bar:
-        trees = model_trees(parser, written or gold, bar.update)
+        trees = systems.model_trees(parser, written or gold, bar.update)
     if written is None:
         return trees
     pairs = zip(trees, written, strict=True)
-    return [without_punctuation(tree, shown, options.punctuation_tags) for tree, shown in pairs]
+    return [systems.without_punctuation(tree, shown, options.punctuation_tags) for tree, shown in pairs]
 
 
 def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:
@@ -128,9 +115,9 @@ def read_predicted(path: Path, gold: list[LabelledTree]) -> list[LabelledTree]:
     return trees
 
 
-def _names(paths: list[Path], systems: list[str]) -> dict[str, Path]:
+def _names(paths: list[Path], others: list[str]) -> dict[str, Path]:
     """The files under their names, or under their paths if another file or a system has the same name."""
-    names = [_stem(path.name) for path in paths] + systems
+    names = [_stem(path.name) for path in paths] + others
     return {path.name if names.count(_stem(path.name)) == 1 else str(path): path for path in paths}
 
 

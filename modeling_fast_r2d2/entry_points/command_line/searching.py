@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -12,7 +11,7 @@ from transformers.utils import logging
 from modeling_fast_r2d2.parsing.phrases import Neighbour, PhraseIndex, vector_of
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.text_files import checksum
-from tokenization_fast_r2d2.lines import read_lines
+from tokenization_fast_r2d2.lines import read_sentences
 
 from .model import check_device, use_threads
 from .options import counted
@@ -52,7 +51,8 @@ def read_or_build(parser: TreeParser, options: argparse.Namespace) -> PhraseInde
         if not index.fits(parser):
             raise ValueError(f"{options.index} has the vectors of another model; delete the file")
         return index
-    index = PhraseIndex.build(parser, lines_of(options), options.max_words, source, sys.stderr.isatty())
+    lines = islice(filter(None, read_sentences(options.file)), options.lines)
+    index = PhraseIndex.build(parser, lines, options.max_words, source, sys.stderr.isatty())
     print(f"{counted(len(index), 'phrase')} of {counted(len(index.sentences), 'sentence')}", file=sys.stderr)
     if options.index:
         index.save(options.index)
@@ -65,11 +65,6 @@ def source_of(options: argparse.Namespace) -> dict[str, Any]:
         return {}
     files = [[path.name, checksum(path)[:16]] for path in options.file]
     return {"files": files, "lines": options.lines, "max_words": options.max_words}
-
-
-def lines_of(options: argparse.Namespace) -> Iterator[str]:
-    lines = (line.strip() for path in options.file for line in read_lines(path))
-    return islice((line for line in lines if line), options.lines)
 
 
 def drawn(phrase: str, found: list[Neighbour]) -> str:
