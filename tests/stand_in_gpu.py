@@ -46,7 +46,7 @@ class OnGPU(Tensor):
         return f"OnGPU({self.held!r})"
 
     def __getitem__(self, index: Any) -> "OnGPU":
-        """Torch's own needs a build for GPUs."""
+        """Torch's own needs a build for GPUs, as do those of `nonzero` and `copy_`."""
         _note_index(index)
         return OnGPU(self.held[_held(index)])
 
@@ -63,12 +63,10 @@ class OnGPU(Tensor):
         self.held[_held(index)] = _held(value)
 
     def nonzero(self, *, as_tuple: bool = False) -> Any:
-        """Torch's own needs a build for GPUs."""
         _active().waits.append(f"nonzero at {_caller()}")
         return tree_map(OnGPU, self.held.nonzero(as_tuple=as_tuple))
 
     def copy_(self, source: Tensor, non_blocking: bool = False) -> "OnGPU":
-        """Torch's own needs a build for GPUs."""
         if not isinstance(source, OnGPU) and source.dim() and not non_blocking:
             _active().waits.append(f"copy at {_caller()}")
         self.held.copy_(_held(source))
@@ -187,7 +185,6 @@ def to_gpu(tensor: Tensor) -> OnGPU:
 
 
 def move_to_gpu(model: torch.nn.Module) -> torch.nn.Module:
-    """The model with its weights on the stand-in."""
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:

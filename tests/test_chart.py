@@ -6,14 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modeling_fast_r2d2.chart import (
-    chosen_tree,
-    planned_tree,
-    sorted_children,
-    widest_neighbours,
-)  # fmt: skip
+from modeling_fast_r2d2.chart import chosen_tree, planned_tree, sorted_children, widest_neighbours
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 from walking import follow
+
+# Few distinct values, so that ties are the rule; infinities must do no harm.
+score = st.sampled_from([-2.0, -0.5, 0.0, 0.5, 1.0, 3.0, float("inf"), float("-inf")])
+a_batch = st.lists(st.lists(score, max_size=14), min_size=1, max_size=4)
 
 
 def simulate(scores: list[float], window: int) -> dict[tuple[int, int], tuple[list[int], int]]:
@@ -69,11 +68,6 @@ def padded(sentences: list[list[float]], fill: float = 9.0):
     width = int(lengths.max()) - 1
     rows = [scores + [fill] * (width - len(scores)) for scores in sentences]
     return torch.tensor(rows).reshape(len(sentences), width), lengths
-
-
-# Few distinct values, so that ties are the rule; infinities must do no harm.
-score = st.sampled_from([-2.0, -0.5, 0.0, 0.5, 1.0, 3.0, float("inf"), float("-inf")])
-a_batch = st.lists(st.lists(score, max_size=14), min_size=1, max_size=4)
 
 
 @settings(max_examples=200)

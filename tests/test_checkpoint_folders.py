@@ -97,12 +97,12 @@ def configure_tokenizer(**fields: object):
     return edit("tokenizer_config.json", lambda config: config | fields)
 
 
+def change_tokenizer(**parts: object):
+    return edit("tokenizer.json", lambda tokenizer: tokenizer | parts)
+
+
+QUANTISED = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 PANICS = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
-
-
-def split_at(expression: str):
-    rule = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
-    return edit("tokenizer.json", lambda tokenizer: tokenizer | {"pre_tokenizer": rule})
 
 
 HARMS = {
@@ -115,17 +115,11 @@ HARMS = {
     "empty pickle": (only_pickle(b""), "are damaged, or a file holds more than tensors"),
     "a text as weights": (only_pickle(b"hello, no weights"), "are damaged, or a file holds more than tensors"),
     "a text with brackets": (only_pickle(b"(hello)"), "are damaged, or a file holds more than tensors"),
-    "quantised": (
-        configure(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
-        r"the config.json in .* cannot be used \(.*bitsandbytes",
-    ),
+    "quantised": (configure(quantization_config=QUANTISED), r"the config.json in .* cannot be used \(.*bitsandbytes"),
     "no quantisation": (configure(quantization_config="4 bits"), "the config.json in .* cannot be used"),
     "number as token": (configure_tokenizer(unk_token=5), "the tokenizer_config.json in .* is damaged .*unk_token"),
     "word as length": (configure_tokenizer(model_max_length="x"), "the tokenizer_config.json in .* is damaged"),
-    "damage that panics": (
-        edit("tokenizer.json", lambda tokenizer: tokenizer | {"normalizer": PANICS}),
-        "tokenizer.json is damaged",
-    ),
+    "damage that panics": (change_tokenizer(normalizer=PANICS), "tokenizer.json is damaged"),
     "pipe": (pipe("tokenizer.json"), "tokenizer.json is a pipe or a device; give a file"),
     "device": (device("model.safetensors"), "model.safetensors is a pipe or a device; give a file"),
     "a way out": (only_index({"a": "../other.safetensors"}), "'../other.safetensors', which leads out of its folder"),
@@ -133,7 +127,7 @@ HARMS = {
     "list as configuration": (write("config.json", b"[1, 2]"), "config.json is damaged"),
     "empty configuration": (write("config.json", b""), "config.json is damaged"),
     "no configuration": (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
-    "another model": (edit("config.json", lambda config: config | {"model_type": "bert"}), "is of a 'bert' model"),
+    "another model": (configure(model_type="bert"), "is of a 'bert' model"),
     "list as tokenizer": (write("tokenizer.json", b"[]"), "tokenizer.json is damaged"),
     "list as its settings": (write("tokenizer_config.json", b"[1]"), "tokenizer_config.json is damaged"),
     "empty vocabulary": (
@@ -160,30 +154,28 @@ def test_a_kernel_named_in_a_configuration_is_never_fetched(folder, error_of, na
 
 
 def test_an_expression_on_which_the_tokenizer_panics_is_one_error(folder, error_of):
-    split_at("(x+x+)+y")(folder)
+    rule = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
+    change_tokenizer(pre_tokenizer=rule)(folder)
     assert "the tokenizer breaks off (" in error_of("parse", "--checkpoint", folder, "x" * 300)
     parser = TreeParser.from_pretrained(str(folder))
     for call in (
         lambda: parser([["x" * 300]], is_split_into_words=True),
         lambda: pipeline("constituency-parsing", model=parser.model, tokenizer=parser.tokenizer)(["x" * 300]),
     ):
-        with pytest.raises(
-            ValueError, match="the tokenizer breaks off .*; check the expressions in its tokenizer.json"
-        ):
+        with pytest.raises(ValueError, match="tokenizer breaks off .*; check the expressions in its tokenizer.json"):
             call()
 
 
 def test_weights_of_another_size_are_refused(folder):
-    edit("config.json", lambda config: config | {"hidden_size": 256})(folder)
+    configure(hidden_size=256)(folder)
     with pytest.raises(ValueError, match="the weights in .* do not fit its config.json"):
         TreeParser.from_pretrained(str(folder), "chart")
 
 
 @pytest.mark.parametrize("name", ["/nowhere", "./no/where", "", "a/b/c", "fast-r2d2-tinny", __file__])
 def test_a_path_without_a_checkpoint_is_named(name):
-    with pytest.raises(
-        ValueError, match="no checkpoint at '.*'; give a folder, a Hub name or one of fast-r2d2-small, fast-r2d2-tiny"
-    ):
+    remedy = "give a folder, a Hub name or one of fast-r2d2-small, fast-r2d2-tiny"
+    with pytest.raises(ValueError, match=f"no checkpoint at '.*'; {remedy}"):
         find_checkpoint(name)
     with pytest.raises(ValueError, match="no checkpoint at '/nowhere'"):
         TreeParser.from_pretrained(Path("/nowhere"))

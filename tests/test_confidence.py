@@ -15,6 +15,7 @@ from tokenization_fast_r2d2.confidence import Calibration, Evidence, confidences
 from tokenization_fast_r2d2.reading import sentences_to_parse
 
 scores_lists = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9)
+words_and_marks = st.sampled_from("the unbelievability New York's saw , ( ) car".split())
 
 
 @given(scores_lists)
@@ -52,9 +53,6 @@ def test_calibration_scales_and_moves_the_log_odds():
     np.testing.assert_allclose(Calibration(0.5, -1, -0.3, -0.2)(evidence, nothing), [*(1 / (1 + np.exp(-moved))), 1.0])
     extreme = Evidence([0, 1], np.array([0.0, 1 - 1e-15]), np.array([2, 3]), places[:2])
     assert (Calibration()(extreme, nothing) >= 0).all()
-
-
-words_and_marks = st.sampled_from("the unbelievability New York's saw , ( ) car".split())
 
 
 @given(st.lists(words_and_marks, min_size=1, max_size=9), st.booleans())

@@ -27,7 +27,6 @@ TEXTS = st.text() | st.sampled_from([None, 1, 2.5, [], {}, True])
 
 
 def bad_values(name: str) -> st.SearchStrategy:
-    """Values that the field must refuse."""
     if name in SIZES:
         return NO_NUMBERS | FRACTIONS | st.integers(max_value=0)
     if name in TOKEN_IDS:
@@ -60,13 +59,11 @@ def test_bad_values_are_refused_by_name(data, name):
         FastR2D2Config(**{name: value})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("num_labels", "3"), ("num_labels", 0), ("num_labels", -1), ("num_labels", 2.5), ("id2label", 5),
-     ("id2label", {"a": 1}), ("id2label", {}), ("id2label", ["a"]), ("dtype", "float99"), ("dtype", 32),
-     ("dtype", "nn"),
-     ("layer_norm_eps", 0.0), ("hidden_dropout_prob", 1.0), ("problem_type", "multi_label")],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), [
+    ("num_labels", "3"), ("num_labels", 0), ("num_labels", -1), ("num_labels", 2.5), ("id2label", 5),
+    ("id2label", {"a": 1}), ("id2label", {}), ("id2label", ["a"]), ("dtype", "float99"), ("dtype", 32),
+    ("dtype", "nn"), ("layer_norm_eps", 0.0), ("hidden_dropout_prob", 1.0), ("problem_type", "multi_label"),
+])  # fmt: skip
 def test_inherited_fields_are_checked_too(name, value):
     with pytest.raises(ValueError, match=name):
         FastR2D2Config(**{name: value})
@@ -93,11 +90,10 @@ def test_removed_options_of_older_folders_are_ignored_with_one_warning_and_not_s
         assert name not in path.read_text()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"punctuation": "Aside"}, {"bounds_bonus": -5}, {"window_size": 0}, {"hidden_act": "foo"}, {"pad_token_id": 99999},
-     {"num_attention_heads": 3}, {"bounds_bonus": math.nan}],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    {"punctuation": "Aside"}, {"bounds_bonus": -5}, {"window_size": 0}, {"hidden_act": "foo"}, {"pad_token_id": 99999},
+    {"num_attention_heads": 3}, {"bounds_bonus": math.nan},
+])  # fmt: skip
 def test_what_is_changed_in_loading_is_checked_too(change):
     [name] = change
     with pytest.raises(ValueError, match=name):

@@ -105,9 +105,7 @@ def test_functional_derivatives(frozen):
         lambda f: torch.func.jacrev(f)(inputs),
         lambda f: torch.vmap(f)(inputs[:, None]),
     ):
-        ours, theirs = (
-            transform(lambda x, product=product: product(x, weight).sin()) for product in (linear, F.linear)
-        )
+        ours, theirs = (transform(lambda x, apply=apply: apply(x, weight).sin()) for apply in (linear, F.linear))
         torch.testing.assert_close(ours, theirs)
 
 

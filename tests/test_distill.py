@@ -10,13 +10,7 @@ from transformers import AutoTokenizer
 
 import distill
 from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
-from modeling_fast_r2d2 import (
-    BinaryTree,
-    FastR2D2Config,
-    FastR2D2ForConstituencyParsing,
-    FastR2D2ForPreTraining,
-    bundled_checkpoint,
-)
+from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
@@ -83,10 +77,8 @@ def test_trees_of_a_file_are_teachers(tokenizer, tmp_path):
 def test_posteriors_are_averaged(tokenizer):
     trees = ["(0 (1 2))", "((0 1) 2)", "((0 1) 2)"]
     [sentence] = sentences_to_parse(tokenizer, ["a b c"])
-    teachers = [
-        lambda sentences, rows, tree=tree: tree_posteriors([BinaryTree.from_brackets(tree)[0].spans], 3)
-        for tree in trees
-    ]
+    posteriors = [tree_posteriors([BinaryTree.from_brackets(tree)[0].spans], 3) for tree in trees]
+    teachers = [lambda sentences, rows, found=found: found for found in posteriors]
     assert consensus(teachers, [1.0, 1.0, 1.0], [sentence], [0]) == [[(0, 1), (0, 2)]]
     assert consensus(teachers, [2.5, 1.0, 1.0], [sentence], [0]) == [[(0, 2), (1, 2)]]
 
@@ -122,16 +114,14 @@ def test_a_student_without_an_encoder_is_refused_before_the_work(tmp_path):
     assert not list((tmp_path / "out").glob("checkpoint-*"))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [({"punctuation": "keep"}, "sees punctuation"), ({"architectures": ["FastR2D2ForSequenceClassification"]}, "head")],
-)
-def test_a_student_that_would_become_another_model_is_refused(fields, message):
-    config = FastR2D2Config.from_pretrained(bundled_checkpoint())
-    distill.check_student(config)
-    config.update(fields)
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"punctuation": "keep"}, "sees punctuation"), ({"architectures": ["FastR2D2ForSequenceClassification"]}, "head"),
+])  # fmt: skip
+def test_a_student_that_would_become_another_model_is_refused(model, fields, message):
+    distill.check_student(model.config)
+    model.config.update(fields)
     with pytest.raises(ValueError, match=message):
-        distill.check_student(config)
+        distill.check_student(model.config)
 
 
 @pytest.mark.parametrize("overrides", [None, "parser_hidden_size=8"])
@@ -147,9 +137,8 @@ def test_a_student_is_saved_with_its_parser_and_the_given_encoder(overrides, tmp
 
 
 def test_labels_are_spans_of_pieces(model, tokenizer):
-    collate = distill.CollatorWithTrees(
-        tokenizer, [ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))], [1.0]
-    )
+    teacher = ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))
+    collate = distill.CollatorWithTrees(tokenizer, [teacher], [1.0])
     batch = collate([{"text": text, "row": row} for row, text in enumerate(TEXTS)])
     sentence = read(tokenizer)[0]
     learnt = [k for k, (first, _) in enumerate(batch["labels"][0].tolist()) if first >= 0]
@@ -181,9 +170,8 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
 def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monkeypatch):
     texts = [" ".join("the old man saw a big cat".split()[: 2 + number % 6]) for number in range(48)]
     (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")
-    chains = [
-        BinaryTree(tuple((0, k + 1) for k in range(len(text.split()) - 1))).brackets(text.split()) for text in texts
-    ]
+    chain = [(0, last) for last in range(1, 8)]
+    chains = [BinaryTree(tuple(chain[: len(text.split()) - 1])).brackets(text.split()) for text in texts]
     (tmp_path / "chains.txt").write_text("\n".join(chains) + "\n")
     command = [
         "--teachers", str(tmp_path / "chains.txt"), "--student", bundled_checkpoint(), "--use_cpu", "--learning_rate",

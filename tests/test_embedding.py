@@ -11,14 +11,7 @@ import torch
 from transformers import AutoModel
 from transformers.dynamic_module_utils import get_imports
 
-from modeling_fast_r2d2 import (
-    BinaryTree,
-    FastR2D2Config,
-    FastR2D2ForPreTraining,
-    FastR2D2Model,
-    TreeParser,
-    bundled_checkpoint,
-)
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining, FastR2D2Model, TreeParser, bundled_checkpoint
 from tokenization_fast_r2d2 import tokenize_sentences
 
 TEXTS = ["The unbelievably old cat sat on the mat", "Yes", "It rained all day", "Yes", ""]
@@ -79,8 +72,7 @@ def test_constituents_are_the_trees_words_and_phrases(model, tokenizer):
     text = TEXTS[0]
     output, encoded = alone(model, tokenizer, text)
     assert len(encoded["input_ids"][0]) > len(text.split())  # a word of several pieces
-    constituents = model.constituents(text)
-    tree = BinaryTree.from_spans(output.spans[0]).to_words(encoded["word_ids"][0])
+    constituents, tree = model.constituents(text), TreeParser(model, tokenizer)([text])[0].tree
     assert {c.span for c in constituents} == tree.constituents(trivial=True)
     assert len(constituents) == 2 * len(text.split()) - 1
     assert all(c.words == text.split()[c.span[0] : c.span[1] + 1] for c in constituents)
@@ -132,7 +124,7 @@ print(json.dumps(vectors))
 
 
 @pytest.mark.slow
-def test_a_model_and_its_tokenizer_alone_encode_where_the_package_is_not_installed(
+def test_a_model_and_its_tokenizer_alone_encode_without_the_package(
     model, tokenizer, tmp_path, run_without_the_package
 ):
     model.save_pretrained(tmp_path / "saved")

@@ -39,10 +39,8 @@ def test_what_is_changed_gets_the_definition(composition, change, kernels, monke
     monkeypatch.setattr(fast_r2d2_kernels, "runs_fused", lambda tensor: True)
     monkeypatch.setattr(fused, "_find_fault", lambda *_: None)
     composition.stack.config.composition_kernels = kernels
-    faster = FusedNodes if kernels == "triton" else NodesApart
-    assert kind(composition) is faster and kind(composition, has_choice=False) is (
-        FusedNodes if kernels == "triton" else Nodes
-    )
+    faster, without_choice = (FusedNodes, FusedNodes) if kernels == "triton" else (NodesApart, Nodes)
+    assert kind(composition) is faster and kind(composition, has_choice=False) is without_choice
     assert kind(composition, torch.float64) is NodesApart and kind(composition.float()) is faster
     CHANGES[change](composition)
     assert kind(composition) is Nodes and kind(composition, has_choice=False) is Nodes

@@ -123,8 +123,7 @@ def test_labels_are_read_from_the_constituents_of_both_trees(tmp_path, capsys):
 
 def test_the_lowest_of_several_labels_counts_and_the_sentence_does_not():
     [tree] = [parse_brackets("(S (NP (DT the) (NN man)) (S (VP (VBD saw) (X (PRP it)))))")]
-    vector = {
-        span: np.full(2, 1.0 + 10 * span[0] + span[1]) for span in [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (0, 3)]
-    }
+    spans = [(0, 0), (1, 1), (2, 2), (3, 3), (2, 3), (0, 3)]
+    vector = {(first, last): np.full(2, 1.0 + 10 * first + last) for first, last in spans}
     [(label, found, mean)] = evaluate_vectors.constituents_in(tree, vector)
     assert label == "VP" and found.tolist() == [24.0, 24.0] and mean.tolist() == [28.5, 28.5]

@@ -30,11 +30,9 @@ def test_trees_follow_from_scores_as_in_the_model(tiny_model, scores, data):
     new_word = data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
     word_ids = np.cumsum([0, *new_word]).tolist()
     spans = torch.tensor(word_spans(word_ids), dtype=torch.long).view(1, -1, 2)
-    ids = torch.full((1, len(scores) + 1), 20)
+    ids, given_scores = torch.full((1, len(scores) + 1), 20), torch.tensor([scores], dtype=torch.float32)
     for atoms, words in ((None, None), (spans, word_ids)):
-        [found] = tiny_model.parse(
-            ids, atom_spans=atoms, split_scores=torch.tensor([scores], dtype=torch.float32)
-        ).spans
+        [found] = tiny_model.parse(ids, atom_spans=atoms, split_scores=given_scores).spans
         assert BinaryTree.from_split_scores(scores, words) == BinaryTree.from_spans(found)
 
 
@@ -79,10 +77,8 @@ def test_quantised_models_parse_and_encode(tokenizer, layers):
     """Rounding to int8 changes scores and vectors by some per cent."""
     whole = FastR2D2Model.from_pretrained(bundled_checkpoint()).eval()
     quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(whole), layers, dtype=torch.qint8)
-    scores = [
-        np.concatenate([parsed.split_scores for parsed in TreeParser(net, tokenizer)(SENTENCES)])
-        for net in (whole, quantised)
-    ]
+    parsers = [TreeParser(net, tokenizer) for net in (whole, quantised)]
+    scores = [np.concatenate([parsed.split_scores for parsed in parser(SENTENCES)]) for parser in parsers]
     assert np.corrcoef(*scores)[0, 1] > 0.99
     ids = tokenizer(SENTENCES[0], return_tensors="pt", add_special_tokens=False)["input_ids"]
     scores = whole.parse(ids).split_scores

@@ -26,6 +26,10 @@ FOLDER = Path(os.environ.get("FAST_R2D2_GOLDEN", Path(__file__).parent / "golden
 NAMES = [case["name"] for case in json.loads((FOLDER / "cases.json").read_text())["cases"]]
 CASES = {name: json.loads((FOLDER / "cases" / f"{name}.json").read_text()) for name in NAMES}
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative to 1 + |value|
+FLOAT32 = pytest.param(torch.float32, id="float32", marks=pytest.mark.slow)  # float64 notices what goes wrong
+OF_PAIRS = [name for name, case in CASES.items() if len(case["lengths"]) % 2 == 0]
+HEADS = [(name, "classification") for name in NAMES] + [(name, "pair") for name in OF_PAIRS]
+WITH_GRADIENTS = [name for name, case in CASES.items() if "grad" in case]
 
 
 class Golden:
@@ -85,14 +89,9 @@ class Golden:
         for part, prefix in (("bilm", "r2d2."), ("parser", "parser.")):
             start = f"grad.{part}."
             arrays |= {prefix + k.removeprefix(start): v for k, v in self.arrays.items() if k.startswith(start)}
-            norms |= {
-                prefix + k: torch.tensor([v], dtype=torch.float64)
-                for k, v in self.case["grad"][f"{part}_norms"].items()
-            }
+            of_part = self.case["grad"][f"{part}_norms"]
+            norms |= {prefix + k: torch.tensor([v], dtype=torch.float64) for k, v in of_part.items()}
         return convert_state_dict(arrays, self.config), convert_state_dict(norms, self.config)
-
-
-FLOAT32 = pytest.param(torch.float32, id="float32", marks=pytest.mark.slow)  # float64 notices what goes wrong
 
 
 @pytest.fixture(params=[pytest.param(torch.float64, id="float64"), FLOAT32], scope="module")
@@ -177,10 +176,6 @@ def test_given_samples_have_the_reference_log_probabilities_and_tree_loss(golden
     assert golden.is_close(loss, golden.case["sampled"]["loss"])
 
 
-OF_PAIRS = [name for name, case in CASES.items() if len(case["lengths"]) % 2 == 0]
-HEADS = [(name, "classification") for name in NAMES] + [(name, "pair") for name in OF_PAIRS]
-
-
 @pytest.mark.parametrize(("name", "kind"), HEADS)
 def test_heads_give_the_reference_logits_and_objective(name, kind, dtype):
     golden = Golden(name, dtype)
@@ -204,9 +199,6 @@ def test_heads_give_the_reference_logits_and_objective(name, kind, dtype):
     expected = reference["forced_ce"] + reference["chart_ce"] + reference["bilm"]
     assert golden.is_close(output.lm_loss, reference["bilm"])
     assert golden.is_close(output.loss - output.tree_loss, expected)
-
-
-WITH_GRADIENTS = [name for name, case in CASES.items() if "grad" in case]
 
 
 @pytest.mark.parametrize("name", WITH_GRADIENTS)

@@ -17,14 +17,12 @@ from modeling_fast_r2d2 import (
     parameter_groups,
 )
 
-ENCODERS = [
-    FastR2D2Model,
-    FastR2D2ForPreTraining,
-    FastR2D2ForSequenceClassification,
-    FastR2D2ForPairClassification,
-]
+ENCODERS = [FastR2D2Model, FastR2D2ForPreTraining, FastR2D2ForSequenceClassification, FastR2D2ForPairClassification]
 CLASSES = [*ENCODERS, FastR2D2ForConstituencyParsing]
 ASKED = {"output_hidden_states": True, "output_attentions": True, "return_dict": False}
+# What LoRA is put on: the four products of a composition layer.
+COMPOSITION_LAYERS = ["query_key_value", "attention_output", "intermediate", "output"]
+HEADS = {"SEQ_CLS": FastR2D2ForSequenceClassification, "FEATURE_EXTRACTION": FastR2D2Model}
 
 
 def inputs_for(model_class, batch) -> dict[str, torch.Tensor]:
@@ -39,9 +37,7 @@ def tensors(values) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("model_class", CLASSES)
-def test_the_common_options_are_accepted_in_the_call_and_in_the_configuration(
-    model_class, tiny_config, a_batch, tmp_path
-):
+def test_common_options_are_accepted_in_the_call_and_in_the_configuration(model_class, tiny_config, a_batch, tmp_path):
     model, inputs = model_class(tiny_config).eval(), inputs_for(model_class, a_batch)
     plain = model(**inputs)
     called = model(**inputs, **ASKED)
@@ -101,11 +97,6 @@ def test_trainer_evaluates_a_model_that_gives_hidden_states(tiny_config, tmp_pat
     arguments = TrainingArguments(str(tmp_path), per_device_eval_batch_size=1, use_cpu=True, report_to="none")
     trainer = Trainer(FastR2D2ForSequenceClassification(tiny_config), arguments)
     assert trainer.predict(rows).predictions.shape == (4, 2)
-
-
-# What LoRA is put on: the four products of a composition layer.
-COMPOSITION_LAYERS = ["query_key_value", "attention_output", "intermediate", "output"]
-HEADS = {"SEQ_CLS": FastR2D2ForSequenceClassification, "FEATURE_EXTRACTION": FastR2D2Model}
 
 
 @pytest.mark.parametrize("task_type", HEADS)

@@ -19,6 +19,9 @@ NAN = float("nan")
 OTHER_TYPES = (
     torch.int8, torch.int16, torch.uint8, torch.bool, torch.float16, torch.float32, torch.complex64,
 )  # fmt: skip
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+TYPES = st.sampled_from([torch.int64, torch.int32, torch.bool, torch.float32, torch.float16, torch.complex64])
+VALUES = st.integers(-2, 120)
 
 
 def with_labels(config: FastR2D2Config, num_labels: int, problem_type: str | None = None) -> FastR2D2Config:
@@ -27,9 +30,8 @@ def with_labels(config: FastR2D2Config, num_labels: int, problem_type: str | Non
 
 
 BAD_INPUTS = [
-    ("row 1 .* no token", dict(
-        input_ids=None, inputs_embeds=torch.zeros(2, 3, 16), attention_mask=torch.tensor([[1, 1, 1], [0, 0, 0]])
-    )),
+    ("row 1 .* no token",
+     dict(input_ids=None, inputs_embeds=torch.zeros(2, 3, 16), attention_mask=torch.tensor([[1, 1, 1], [0, 0, 0]]))),
     ("row 1 .* padding between its tokens; pad on one side", dict(attention_mask=torch.tensor([[1, 1, 1], [1, 0, 1]]))),
     ("row 0 .* padding between", dict(input_ids=torch.tensor([[0, 5, 0, 5], [0, 5, 5, 0]]))),
     (r"row 0 .* outside the vocabulary; use ids in 0 \.\.\. 99", dict(input_ids=IDS + torch.tensor([[70], [0]]))),
@@ -106,11 +108,10 @@ def test_lists_in_place_of_tensors_are_refused(tiny_model, tiny_config, name):
         FastR2D2ForPairClassification(tiny_config)(**pairs)
 
 
-@pytest.mark.parametrize(
-    ("bonus", "message"),
-    [([[1.0, 2.0]] * 2, "a floating-point tensor, got list"), (torch.zeros(2, 3), r"\(2, 2\), got \(2, 3\)"),
-     (torch.zeros(2, 2, dtype=torch.long), "floating point, got torch.int64")],
-)  # fmt: skip
+@pytest.mark.parametrize(("bonus", "message"), [
+    ([[1.0, 2.0]] * 2, "a floating-point tensor, got list"), (torch.zeros(2, 3), r"\(2, 2\), got \(2, 3\)"),
+    (torch.zeros(2, 2, dtype=torch.long), "floating point, got torch.int64"),
+])  # fmt: skip
 def test_a_bonus_must_be_a_number_for_each_split_point(tiny_model, bonus, message):
     for run in (tiny_model.model, tiny_model.parse):
         with pytest.raises(ValueError, match=f"split_bonus must be {message}"):
@@ -251,11 +252,10 @@ def test_labels_that_fit_no_task_are_refused(tiny_config, bad, training):
             model.train(training)(ids, labels=labels)
 
 
-@pytest.mark.parametrize(
-    ("num_labels", "labels"),
-    [(1, torch.rand(2)), (1, torch.rand(2, 1)), (2, torch.tensor([0, 1])), (2, torch.tensor([[0], [1]])),
-     (3, torch.rand(2, 3))],
-)  # fmt: skip
+@pytest.mark.parametrize(("num_labels", "labels"), [
+    (1, torch.rand(2)), (1, torch.rand(2, 1)), (2, torch.tensor([0, 1])), (2, torch.tensor([[0], [1]])),
+    (3, torch.rand(2, 3)),
+])  # fmt: skip
 def test_labels_that_fit_their_task_train(tiny_config, num_labels, labels):
     model = FastR2D2ForSequenceClassification(with_labels(tiny_config, num_labels))
     loss = model.train()(IDS, labels=labels).loss
@@ -299,11 +299,6 @@ def test_the_tree_loss_refuses_infinite_scores(tiny_config, value):
     assert classifier.eval()(IDS, split_scores=scores, labels=labels).loss.isfinite()
     in_padding = torch.tensor([[1, 1, 1], [1, 0, 0]])
     assert pretrained(IDS, in_padding, split_scores=scores).loss.isfinite()
-
-
-SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
-TYPES = st.sampled_from([torch.int64, torch.int32, torch.bool, torch.float32, torch.float16, torch.complex64])
-VALUES = st.integers(-2, 120)
 
 
 def tensors(shapes, dtypes, values):

@@ -12,14 +12,11 @@ from tokenization_fast_r2d2.trees import put_back
 from tokenization_fast_r2d2.word_rules import find_words
 
 
-@pytest.mark.parametrize(
-    ("words", "marks"),
-    [
-        ("Mr. Vinken , 61 years old , will n't join .", ", , ."),
-        ("the cats ' tails -LRB- 3.5 % of AT&T -RRB- '' ...", "-LRB- -RRB- '' ..."),
-        ("他 說 ， 我 們 去 。 — 't ' $ C++ / -5", "， 。 — '"),
-    ],
-)
+@pytest.mark.parametrize(("words", "marks"), [
+    ("Mr. Vinken , 61 years old , will n't join .", ", , ."),
+    ("the cats ' tails -LRB- 3.5 % of AT&T -RRB- '' ...", "-LRB- -RRB- '' ..."),
+    ("他 說 ， 我 們 去 。 — 't ' $ C++ / -5", "， 。 — '"),
+])  # fmt: skip
 def test_marks_are_told_from_words(words, marks):
     words = words.split()
     assert [word for word, is_mark in zip(words, are_marks(words), strict=True) if is_mark] == marks.split()
@@ -87,19 +84,16 @@ def test_brackets_and_quotes_around_a_constituent_are_one_with_it(drawn, data):
         assert any((a, b) in found for a in range(least, first + 1) for b in range(last, most + 1))
 
 
-@pytest.mark.parametrize(
-    ("text", "tree"),
-    [
-        ("a ( b ) c", "((a ((-LRB- b) -RRB-)) c)"),
-        ("a ( b ) c .", "(((a ((-LRB- b) -RRB-)) c) .)"),
-        ('a " b . " c', '((a ((" (b .)) ")) c)'),
-        ('" a b c . "', '((" (((a b) c) .)) ")'),
-        ("a ( [ b ] ) c", "((a ((-LRB- ((-LSB- b) -RSB-)) -RRB-)) c)"),
-        ("a ( b ) ( c )", "((a ((-LRB- b) -RRB-)) ((-LRB- c) -RRB-))"),
-        ("a ( ( ) b ) c", "((a ((-LRB- (-LRB- (-RRB- b))) -RRB-)) c)"),
-        ("a ( b c )", "(((a (-LRB- b)) c) -RRB-)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "tree"), [
+    ("a ( b ) c", "((a ((-LRB- b) -RRB-)) c)"),
+    ("a ( b ) c .", "(((a ((-LRB- b) -RRB-)) c) .)"),
+    ('a " b . " c', '((a ((" (b .)) ")) c)'),
+    ('" a b c . "', '((" (((a b) c) .)) ")'),
+    ("a ( [ b ] ) c", "((a ((-LRB- ((-LSB- b) -RSB-)) -RRB-)) c)"),
+    ("a ( b ) ( c )", "((a ((-LRB- b) -RRB-)) ((-LRB- c) -RRB-))"),
+    ("a ( ( ) b ) c", "((a ((-LRB- (-LRB- (-RRB- b))) -RRB-)) c)"),
+    ("a ( b c )", "(((a (-LRB- b)) c) -RRB-)"),
+])  # fmt: skip
 def test_known_trees_with_brackets(tokenizer, text, tree):
     """Trees of the words that branch to the left."""
     [read] = sentences_to_parse(tokenizer, [text.split()], is_split_into_words=True, set_marks_aside=True)
@@ -114,11 +108,10 @@ def test_the_last_mark_is_the_highest():
     assert tree.brackets("( a b . )".split()) == "(((-LRB- (a b)) .) -RRB-)"
 
 
-@pytest.mark.parametrize(
-    "marks",
-    ["[( )", "[-LRB- -RRB-", "[`` , ''", '[" " [" "', "[“ ” [“ ”", "[「 」", "[„ , “ [„ “", "[‚ ‘", "[» « . [» «",
-     "[« » , [« »", "[« [“ ” »", "” .", "» .", "[« .", "[› ‹"],
-)  # fmt: skip
+@pytest.mark.parametrize("marks", [
+    "[( )", "[-LRB- -RRB-", "[`` , ''", '[" " [" "', "[“ ” [“ ”", "[「 」", "[„ , “ [„ “", "[‚ ‘", "[» « . [» «",
+    "[« » , [« »", "[« [“ ” »", "” .", "» .", "[« .", "[› ‹",
+])  # fmt: skip
 def test_which_marks_belong_to_the_word_that_follows(marks):
     expected = [mark.startswith("[") for mark in marks.split()]
     assert are_opening([mark.removeprefix("[") for mark in marks.split()]) == expected

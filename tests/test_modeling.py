@@ -218,9 +218,8 @@ def test_torchs_compiler_leaves_models_alone_at_once_and_says_what_to_compile(ti
         model = model_class(tiny_config).eval()
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
-        with pytest.warns(
-            UserWarning, match=r"compile its encoder's .* model.base_model.composition.compile\(dynamic=True\)"
-        ):
+        remedy = r"compile its encoder's .* model.base_model.composition.compile\(dynamic=True\)"
+        with pytest.warns(UserWarning, match=remedy):
             output = torch.compile(model)(**a_batch, **more)
         expected = model(**a_batch, **more)
         assert all(torch.equal(output[name], expected[name]) for name in expected)

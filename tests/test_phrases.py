@@ -19,14 +19,10 @@ def index(parser):
     return PhraseIndex.build(parser, TEXTS, max_words=4, source={"checkpoint": "fast-r2d2-tiny"})
 
 
-def phrases_of(index):
-    return [index._neighbour(row, 0.0).phrase for row in range(len(index))]
-
-
 def test_every_constituent_of_two_or_more_words_is_there_once(parser, index):
     constituents = parser.model.constituents(TEXTS[0])
     expected = {" ".join(c.words).lower() for c in constituents if 2 <= len(c.words) <= 4}
-    found = [phrase.lower() for phrase in phrases_of(index)]
+    found = [index._neighbour(row, 0.0).phrase.lower() for row in range(len(index))]
     assert expected <= set(found) and len(found) == len(set(found)) and "she sleeps" in found
     assert index.vectors.dtype == np.float16 and index.vectors.shape == (len(index), 128)
     np.testing.assert_allclose(np.linalg.norm(index.vectors.astype(float), axis=1), 1, atol=1e-3)

@@ -21,6 +21,7 @@ from modeling_fast_r2d2 import (
 from tokenization_fast_r2d2 import tokenize_sentences
 
 SENTENCES = ["The cat sat on the unbelievably old mat", "Yes", "It rained all day", "Dogs bark", "a", "He left early"]
+PAIRS = [{"text": first, "text_pair": second} for first, second in zip(SENTENCES, SENTENCES[::-1], strict=True)]
 
 
 @pytest.fixture
@@ -186,9 +187,6 @@ def test_a_saved_pipeline_parses_where_the_package_is_not_installed(parse, tmp_p
     assert trees_of(results) == [{key: str(value) for key, value in result.items()} for result in expected]
     again = pipeline("constituency-parsing", model=str(tmp_path / "saved"), trust_remote_code=True)
     assert trees_of(again(SENTENCES)) == trees_of(parse(SENTENCES))
-
-
-PAIRS = [{"text": first, "text_pair": second} for first, second in zip(SENTENCES, SENTENCES[::-1], strict=True)]
 
 
 @pytest.mark.slow

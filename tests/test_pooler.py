@@ -36,12 +36,6 @@ def test_the_pooler_is_saved_and_all_doors_give_its_vectors(folder):
     np.testing.assert_allclose(parsed.vector, expected, atol=1e-4)
 
 
-def test_sentence_transformers_gives_them_too(folder):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    vector = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode([TEXT])[0]
-    np.testing.assert_allclose(vector, FastR2D2Model.from_pretrained(folder).encode(TEXT), atol=1e-5)
-
-
 @pytest.mark.parametrize("head", [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification])
 def test_classifiers_and_last_hidden_state_keep_the_nodes_vectors(folder, head, a_batch):
     batch = {name: value[[0, 3]] for name, value in a_batch.items()}

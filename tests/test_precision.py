@@ -4,11 +4,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from modeling_fast_r2d2 import (
-    FastR2D2ForConstituencyParsing,
-    FastR2D2ForPreTraining,
-    FastR2D2Model,
-)
+from modeling_fast_r2d2 import FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining, FastR2D2Model
 from modeling_fast_r2d2.configuration_fast_r2d2 import ENCODINGS
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AddedToken, pipeline
+from transformers import AddedToken
 
 from fast_r2d2_entry_points.command_line.formats import as_json
 from modeling_fast_r2d2 import BinaryTree
@@ -19,6 +19,8 @@ from tokenization_fast_r2d2.reading import pad_batch, sentences_to_parse
 TEXT = 'Mr. Smith, a well-known man, isn\'t "here" (yet) -- he said.'
 LEAVES = 'Mr. Smith , a well-known man , is n\'t " here " ( yet ) -- he said .'.split()
 MARKS = {",", '"', "(", ")", "--", "."}
+PARTS = 'Mr. Smith New York "the old" (man), unbelievabilities sleeps. ... 3.5 ‘don\'t’ 他 !'.split()
+TEXTS = st.lists(st.sampled_from([*PARTS, ""])).map(" ".join)
 
 
 def test_a_text_is_words_and_marks(tokenizer):
@@ -42,19 +44,16 @@ def test_tokens_that_were_added_are_words(tokenizer):
     assert tokenizer.convert_tokens_to_ids("[NAME]") == read.input_ids[read.word_ids.index(2)]
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("Mr. Vinken , 61 years old , will n't join .", "Mr. Vinken | 61 years old | will n't join"),
-        ("Mr. Vinken, 61, isn't here (yet): the cats' tails", "Mr. Vinken 61 | is n't here | yet | the cats ' tails"),
-        ("the board's well-known, 3.5% of U.S. firms...", "the board 's well-known | 3.5 % of U.S. firms"),
-        ('`` So , " he said , `` go . ""', "So | he said go"),
-        ('`` So , " he said , `` we go . ""', "So | he said | we go"),
-        ("他說，我們去。", "他 說 | 我 們 去"),
-        (", . ! ?", ", . ! ?"),
-        ("", "[UNK]"),
-    ],
-)
+@pytest.mark.parametrize(("text", "left"), [
+    ("Mr. Vinken , 61 years old , will n't join .", "Mr. Vinken | 61 years old | will n't join"),
+    ("Mr. Vinken, 61, isn't here (yet): the cats' tails", "Mr. Vinken 61 | is n't here | yet | the cats ' tails"),
+    ("the board's well-known, 3.5% of U.S. firms...", "the board 's well-known | 3.5 % of U.S. firms"),
+    ('`` So , " he said , `` go . ""', "So | he said go"),
+    ('`` So , " he said , `` we go . ""', "So | he said | we go"),
+    ("他說，我們去。", "他 說 | 我 們 去"),
+    (", . ! ?", ", . ! ?"),
+    ("", "[UNK]"),
+])  # fmt: skip
 def test_bounds_are_where_marks_were(tokenizer, text, left):
     [read] = sentences_to_parse(tokenizer, [text], set_marks_aside=True)
     last_pieces = [*read.word_split_points, len(read.word_ids)]
@@ -72,10 +71,9 @@ def test_given_words_are_the_same_but_for_their_own_bounds(tokenizer):
 @pytest.mark.parametrize("text", ["...", ",", "\u201c!\u201d"])
 @pytest.mark.parametrize("is_split", [False, True])
 def test_a_sentence_of_marks_alone_keeps_them(tokenizer, text, is_split):
-    [aside] = sentences_to_parse(
-        tokenizer, [[text] if is_split else text], is_split_into_words=is_split, set_marks_aside=True
-    )
-    [kept] = sentences_to_parse(tokenizer, [[text] if is_split else text], is_split_into_words=is_split)
+    given_texts = [[text] if is_split else text]
+    [aside] = sentences_to_parse(tokenizer, given_texts, is_split_into_words=is_split, set_marks_aside=True)
+    [kept] = sentences_to_parse(tokenizer, given_texts, is_split_into_words=is_split)
     assert aside == kept and aside.marks == []
 
 
@@ -100,10 +98,6 @@ def test_splitting_at_the_highest_score_gives_the_tree(model, tokenizer, data, a
     tree = read.tree(spans)
     scores = read.scores(given_scores[0], tree)
     assert scores.dtype == np.float32 and tree_by(scores) == tree
-
-
-PARTS = 'Mr. Smith New York "the old" (man), unbelievabilities sleeps. ... 3.5 ‘don\'t’ 他 !'.split()
-TEXTS = st.lists(st.sampled_from([*PARTS, ""])).map(" ".join)
 
 
 @given(texts=st.lists(TEXTS, min_size=1, max_size=3), options=st.fixed_dictionaries({
@@ -164,14 +158,10 @@ def test_words_have_the_tree_that_they_have_without_marks(model, tokenizer, meth
     with_marks, words = "the old man , who sleeps , saw a cat .", "the old man who sleeps saw a cat"
     [found] = TreeParser(model, tokenizer, method, punctuation="aside", bounds_bonus=0.0)([with_marks])
     [plain] = TreeParser(model, tokenizer, method, punctuation="keep")([words])
-    number = np.cumsum([leaf not in MARKS for leaf in found.leaves]) - 1
-    is_word = [leaf not in MARKS for leaf in found.leaves]
-    spans = {
-        (number[i] + (not is_word[i]), number[j])
-        for i, j in found.tree.spans
-        if number[i] + (not is_word[i]) < number[j]
-    }
-    assert spans == set(plain.tree.spans)
+    is_word = np.array([leaf not in MARKS for leaf in found.leaves])
+    last = np.cumsum(is_word) - 1  # the last word up to a leaf, and the first one from it on
+    first = last + ~is_word
+    assert {(first[i], last[j]) for i, j in found.tree.spans if first[i] < last[j]} == set(plain.tree.spans)
 
 
 def test_a_bonus_splits_at_marks_first(model, tokenizer):
@@ -180,10 +170,6 @@ def test_a_bonus_splits_at_marks_first(model, tokenizer):
     [found], [batched, _] = parser([text]), parser([text, "a b c d e , f"])
     assert found.tree.brackets(found.leaves).startswith("((yes ,) ")
     assert batched.tree == found.tree
-    pipe = pipeline("constituency-parsing", model=model, tokenizer=tokenizer)
-    model.config.punctuation, model.config.bounds_bonus = "aside", 1e4
-    for result in pipe([text, "a b c d e , f"], batch_size=2)[:1] + [pipe(text)]:
-        assert result["brackets"] == found.tree.brackets(found.leaves) and result["words"] == found.leaves
 
 
 def test_pieces_keep_their_words_numbers(model, tokenizer):

@@ -4,12 +4,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForPreTraining,
-    AutoModelForSequenceClassification,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification
 
 from modeling_fast_r2d2 import (
     FastR2D2Config,
@@ -112,9 +107,7 @@ print(json.dumps(found))
 """
 
 
-def test_a_checkpoint_folder_brings_its_code_to_a_process_without_the_package(
-    tiny_model, tmp_path, run_without_the_package
-):
+def test_a_folder_brings_its_code_to_a_process_without_the_package(tiny_model, tmp_path, run_without_the_package):
     """Saved by a class, loaded by another; `tests/hub` loads each class's folder by the same class."""
     tiny_model.save_pretrained(tmp_path / "checkpoint")
     expected = tiny_model.model(torch.tensor([[30, 31, 32, 33, 34]])).pooler_output
@@ -132,12 +125,10 @@ print(json.dumps([type(load(folder, trust_remote_code=True)).__name__ for folder
 """
 
 
-@pytest.mark.parametrize("is_pair_first", [False, True])
-def test_both_classifiers_load_in_one_process_without_the_package(
-    is_pair_first, tiny_config, tmp_path, run_without_the_package
-):
+@pytest.mark.parametrize("order", [1, -1])
+def test_both_classifiers_load_in_a_process_without_the_package(order, tiny_config, tmp_path, run_without_the_package):
     """From folders of one name, as of several tasks; transformers takes these for one module of code."""
-    classes = [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification][:: -1 if is_pair_first else 1]
+    classes = [FastR2D2ForSequenceClassification, FastR2D2ForPairClassification][::order]
     folders = [tmp_path / model_class.__name__ / "model" for model_class in classes]
     for model_class, folder in zip(classes, folders, strict=True):
         model_class(tiny_config).save_pretrained(folder)

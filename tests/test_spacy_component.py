@@ -66,9 +66,8 @@ def test_trees_are_those_over_the_tokens_without_whitespace(nlp):
             assert bounds(wider) == [(tokens[i].i, tokens[j].i + 1) for i, j, _ in tree]
             assert sentence._.parse_string.count("(X ") == max(len(tokens) - 1, 1)
             confidences = dict(zip(tree.spans, sure.tolist(), strict=True))
-            assert [span._.confidence for span in wider] == pytest.approx(
-                [confidences[i, j] for i, j, _ in tree], abs=1e-5
-            )
+            in_preorder = [confidences[i, j] for i, j, _ in tree]
+            assert [span._.confidence for span in wider] == pytest.approx(in_preorder, abs=1e-5)
             assert tokens[0]._.confidence == 1
 
 

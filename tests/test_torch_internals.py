@@ -19,7 +19,6 @@ PRIVATE = {
 
 
 def without(name: str, monkeypatch) -> None:
-    """A torch that has no such thing."""
     find = torch_internals._find
     monkeypatch.setattr(torch_internals, "_find", lambda path: None if path == name else find(path))
 

@@ -77,10 +77,9 @@ def test_accumulation_gives_the_gradient_of_one_big_batch(rows, tokenizer, tmp_p
     ],
     ids=lambda arguments: next(iter(arguments)),
 )
-@pytest.mark.parametrize(
-    "model_class",
-    [FastR2D2ForSequenceClassification, pytest.param(FastR2D2ForPairClassification, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("model_class", [
+    FastR2D2ForSequenceClassification, pytest.param(FastR2D2ForPairClassification, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_what_trainer_offers_trains(rows, tokenizer, tmp_path, arguments, model_class):
     if model_class is FastR2D2ForPairClassification:
         pairs = {**tokenizer(TEXTS, TEXTS[::-1]), "label": rows["label"]}

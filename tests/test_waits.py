@@ -19,6 +19,7 @@ from modeling_fast_r2d2.modeling_fast_r2d2 import (
 from pretraining.losses import LOSSES, Guidance, Objective
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTorch was compiled without cuDNN")
+SPANS = torch.tensor([[[1, 3], [5, 6]], [[-1, -1]] * 2, [[0, 1], [-1, -1]], [[2, 5], [-1, -1]], [[0, 7], [2, 4]]])
 
 
 @pytest.fixture(params=["torch", "auto"], autouse=True)
@@ -48,9 +49,6 @@ def assert_same(expected, output) -> None:
     assert expected.keys() == output.keys()
     for name, value in expected.items():
         torch.testing.assert_close(output[name].held, value, rtol=1e-5, atol=1e-6)
-
-
-SPANS = torch.tensor([[[1, 3], [5, 6]], [[-1, -1]] * 2, [[0, 1], [-1, -1]], [[2, 5], [-1, -1]], [[0, 7], [2, 4]]])
 
 
 @pytest.mark.parametrize("with_spans", [False, True])

@@ -29,11 +29,10 @@ def test_ratios_are_to_the_fair_bert_or_else_to_the_plain_one(monkeypatch):
     times = {name: {"seconds": seconds} for name, seconds in ((BERT, 4.0), (FAIR_BERT, 2.0), ("mine", 3.0))}
     monkeypatch.setattr(measuring, "take_turns", lambda functions, rounds: {name: times[name] for name in functions})
     options = encoding_speed.parse_arguments(TINY)
-    ratios = [
-        [row.get("times_bert") for row in encoding_speed.time_batches(dict.fromkeys(names), [], options)]
-        for names in ((FAIR_BERT, BERT, "mine"), (BERT, "mine"), ("mine",))
-    ]
-    assert ratios == [[1.0, 2.0, 1.5], [1.0, 0.75], [None]]
+    expected = {(FAIR_BERT, BERT, "mine"): [1.0, 2.0, 1.5], (BERT, "mine"): [1.0, 0.75], ("mine",): [None]}
+    for names, ratios in expected.items():
+        rows = encoding_speed.time_batches(dict.fromkeys(names), [], options)
+        assert [row.get("times_bert") for row in rows] == ratios
 
 
 @pytest.mark.slow

@@ -11,8 +11,6 @@ import measuring
 from modeling_fast_r2d2 import FastR2D2ForPreTraining, cpu_operations
 
 LINES = ["the old man bought a new car last year and drove it to the river", "a cat sat", "it rained all day"] * 40
-
-
 LONG = measuring.LONG_RUN_SECONDS
 
 

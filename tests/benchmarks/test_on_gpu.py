@@ -96,9 +96,7 @@ def test_kernels_that_are_wrong_are_found(monkeypatch):
     assert checks.kernels(machine, "tiny", torch.float32).startswith("relative errors of kernels and of torch: ")
     exact = checks._roots_and_gradients
     answers = iter([1.0, 1.001, 1.0])  # torch in float64, kernels, torch
-    monkeypatch.setattr(
-        checks, "_roots_and_gradients", lambda *given: [next(answers) * each for each in [exact(*given)[0]]]
-    )
+    monkeypatch.setattr(checks, "_roots_and_gradients", lambda *given: [next(answers) * exact(*given)[0]])
     with pytest.raises(ValueError, match="forced: kernels are wrong by 1.0e-03"):
         checks.kernels(machine, "tiny", torch.float32)
 

@@ -15,12 +15,7 @@ from tqdm import tqdm
 
 from fast_r2d2_entry_points.command_line import main, parsing, scoring, shards, texts
 from fast_r2d2_entry_points.command_line.texts import Text
-from modeling_fast_r2d2 import (
-    BinaryTree,
-    FastR2D2Config,
-    FastR2D2Model,
-    bundled_checkpoint,
-)
+from modeling_fast_r2d2 import BinaryTree, FastR2D2Config, FastR2D2Model, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction import UNLABELED_F1, read_predicted_trees, read_treebank, score_trees
 from modeling_fast_r2d2.grammar_induction.treebanks import read_predicted_tree
 from tokenization_fast_r2d2 import task_token_ids, train_tokenizer
@@ -30,6 +25,7 @@ GOLD = """(S (NP (DT The) (JJ old) (NN man)) (VP (VBD bought) (NP (DT a) (NN car
 (S (NP (NNP New) (NNP York)) (VP (VBZ is) (ADJP (RB very) (JJ big))))
 """
 SENTENCES = "The old man bought a car\nYes\nNew York is very big\n"
+STORY = "It rains.\nDr. Smith doesn't care. He\r\nreads on!\n\n  \nThe end\n"
 
 
 @pytest.fixture
@@ -142,7 +138,6 @@ def test_control_c_ends_a_command_without_a_traceback(capsys, monkeypatch):
 
 
 def test_from_a_treebank_to_figures_and_a_report(gold, tmp_path, capsys):
-    """The whole way: sentences of a treebank, parsed, scored, looked at."""
     main(["convert", "treebank", str(gold)])
     (tmp_path / "text.txt").write_text(sentences := capsys.readouterr().out, encoding="utf-8")
     assert sentences == SENTENCES
@@ -175,29 +170,21 @@ def test_systems_side_by_side(gold, tmp_path, capsys, granularity):
     assert again.sentence_f1 == f1["parser"] and len(list((tmp_path / "out" / "trees").iterdir())) == 11
 
 
-def test_files_of_one_name_are_told_apart(gold, tmp_path):
-    trees = {"a": "((The (old man)) (bought (a car)))", "b": "(The (old (man (bought (a car)))))"}
-    for folder, first in trees.items():
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.txt").write_text(f"{first}\nYes\n((New York) (is (very big)))\n")
-    files = [str(tmp_path / folder / "mine.txt") for folder in trees]
-    main(["evaluate", str(gold), "--predicted", *files, "--output", str(tmp_path / "out")])
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [row["system"] for row in results["systems"]] == files and results["settings"]["gold"] == [str(gold)]
-    assert results["systems"][0]["sentence_f1"] > results["systems"][1]["sentence_f1"]
-    assert len(list((tmp_path / "out" / "trees").iterdir())) == 2
-
-
-def test_files_of_a_systems_name_have_a_file_of_their_own_and_others_stay(gold, tmp_path, monkeypatch):
+def test_files_of_one_name_or_a_systems_name_are_told_apart_and_others_stay(gold, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("right.txt", "random-0.txt"):
-        Path(name).write_text("((The (old man)) (bought (a car)))\nYes\n((New York) (is (very big)))\n")
-    Path("out", "trees").mkdir(parents=True)
-    Path("out", "trees", "mine.txt").write_text("mine")
+    right, worse = "((The (old man)) (bought (a car)))", "(The (old (man (bought (a car)))))"
+    files = {"a/mine.txt": right, "b/mine.txt": worse, "right.txt": right, "random-0.txt": right, "out/trees/x": "mine"}
+    for path, first in files.items():
+        Path(path).parent.mkdir(exist_ok=True, parents=True)
+        Path(path).write_text(f"{first}\nYes\n((New York) (is (very big)))\n")
+    *predicted, other = files
     systems = ["--systems", "right", "random", "--seeds", "2"]
-    main(["evaluate", str(gold), "--predicted", "right.txt", "random-0.txt", *systems, "--output", "out"])
-    assert len(list(Path("out", "trees").iterdir())) == 1 + 2 + 1 + 2
-    assert Path("out", "trees", "mine.txt").read_text() == "mine"
+    main(["evaluate", str(gold), "--predicted", *predicted, *systems, "--output", "out"])
+    results = json.loads(Path("out", "results.json").read_text())
+    f1 = {row["system"]: row["sentence_f1"] for row in results["systems"]}
+    assert predicted[:2] == list(f1)[:2] and f1["a/mine.txt"] > f1["b/mine.txt"] and len(f1) == 4 + 2
+    assert len(list(Path("out", "trees").iterdir())) == 1 + 4 + 1 + 2 and Path(other).read_text().startswith("mine")
+    assert results["settings"]["gold"] == [str(gold)]
 
 
 def test_words_are_leaves_whatever_the_tokenizer_makes_of_them(tmp_path, capsys):
@@ -245,8 +232,7 @@ def test_checkpoints_of_other_tokenizers_are_scored_over_pieces_by_words(gold, t
     (["parse", "a", "--batch_tokens", "0"], "batch_tokens must be >= 1, got 0"),
     (["parse", "a", "--min_confidence", "1.5"], "from 0 to 1"),
     (["parse", "a", "--device", "foo"], "--device foo is not available"),
-    (["parse", "A cat sat.", "A dog ran.", "--format", "svg"],
-     "an SVG file has one picture, and there are several sentences; --output"),
+    (["parse", "A cat.", "A dog.", "--format", "svg"], "an SVG file has one picture, and there are several sentences"),
     (["parse", "a", "--vectors"], "--vectors needs --output"),
     (["parse", "a", "--output", "{gold}"], "--output needs --file"),
     (["parse", "a", "-"], "- reads standard input; give it alone"),
@@ -263,8 +249,7 @@ def test_checkpoints_of_other_tokenizers_are_scored_over_pieces_by_words(gold, t
     (["neighbours", "a", "--count", "0"], "--count must be >= 1, got 0"),
     (["neighbours", "a", "--max_words", "1"], "--max_words must be >= 2"),
     (["neighbours", "a", "--file", "nothing.txt"], "--file nothing.txt is no file"),
-    (["neighbours", "a", "--file", "{gold}", "--index", "nowhere/a.phrases"],
-     "must be a file, in a folder that exists"),
+    (["neighbours", "a", "--file", "{gold}", "--index", "nowhere/a"], "must be a file, in a folder that exists"),
     (["neighbours", "a\udcff", "--file", "{gold}"], "a lone surrogate"),
     (["parse", "a", "--device", "meta"], "--device meta is not available"),
     (["report", "{gold}", "--output", "."], "--output . is a folder; give a file"),
@@ -331,9 +316,6 @@ def test_a_tree_of_notes_alone_is_no_sentence_with_punctuation_either(tmp_path, 
 def test_an_evaluation_that_fails_leaves_no_folder(tmp_path, error_of):
     assert "nothing.mrg" in error_of("evaluate", tmp_path / "nothing.mrg", "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-STORY = "It rains.\nDr. Smith doesn't care. He\r\nreads on!\n\n  \nThe end\n"
 
 
 def test_running_text_is_sentences_with_their_characters(tmp_path, capsys):

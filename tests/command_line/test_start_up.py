@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fast_r2d2_entry_points.command_line.options as written_twice
-from fast_r2d2_entry_points.command_line import main, parse, shards
+from fast_r2d2_entry_points.command_line import main, parse
 from fast_r2d2_entry_points.command_line.model import use_threads
 from modeling_fast_r2d2.grammar_induction.alignment import GRANULARITIES
 from modeling_fast_r2d2.grammar_induction.systems import BASELINES
@@ -57,18 +57,13 @@ def test_one_process_parses_shards_without_accelerate(monkeypatch, tmp_path):
     (tmp_path / "a.txt").write_text("a b c\n\nthe cat sat\n")
     main(["parse", "--file", str(tmp_path / "a.txt"), "--output", str(tmp_path / "trees")])
     assert len((tmp_path / "trees" / "000000.txt").read_text().splitlines()) == 3
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ImportError):
-        shards._place(None)
 
 
 @pytest.mark.parametrize("given, environment, parameters, expected", [
     (None, None, 1_000_000, 1), (3, None, 1_000_000, 3), (None, "2", 1_000_000, 2), (1, "2", 1_000_000, 1),
     (None, None, 9_600_000, 2),
 ])  # fmt: skip
-def test_a_tiny_model_takes_one_thread_unless_told_otherwise(
-    model, monkeypatch, given, environment, parameters, expected
-):
+def test_a_tiny_model_takes_one_thread_unless_told(model, monkeypatch, given, environment, parameters, expected):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if environment:
         monkeypatch.setenv("OMP_NUM_THREADS", environment)

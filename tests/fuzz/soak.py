@@ -26,23 +26,15 @@ def main() -> None:
     chance, parse = random.Random(0), TreeParser.from_pretrained("fast-r2d2-tiny", options.method)
     early, began = None, time.process_time()
     for first in range(0, options.lines, CHUNK):
-        parse([" ".join(chance.choices(WORDS, k=length_of_a_sentence(chance))) for _ in range(CHUNK)])
-        memory, seconds = resident_memory(), time.process_time() - began
+        lengths = [min(200, 1 + int(chance.lognormvariate(2.9, 0.6))) for _ in range(CHUNK)]  # 18 words in the middle
+        parse([" ".join(chance.choices(WORDS, k=length)) for length in lengths])
+        memory = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20  # MiB of this process, on Linux
+        seconds = time.process_time() - began
         if early is None and first + CHUNK >= options.lines / 10:
             early = memory
         print(f"{first + CHUNK:,} lines, {memory:.0f} MiB, {(first + CHUNK) / seconds:,.0f} lines/s", flush=True)
     print(f"growth after the first tenth: {memory - early:.0f} MiB")
     sys.exit(1 if memory - early > options.growth else 0)
-
-
-def length_of_a_sentence(chance: random.Random) -> int:
-    """In words: 18 in the middle, rarely more than 100."""
-    return min(200, 1 + int(chance.lognormvariate(2.9, 0.6)))
-
-
-def resident_memory() -> float:
-    """MiB of this process; Linux only."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 
 
 if __name__ == "__main__":

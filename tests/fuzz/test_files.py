@@ -27,11 +27,8 @@ def in_parquet(lines: list[str], is_dictionary: bool) -> bytes:
 
 plain = st.lists(texts, max_size=5).map(lambda lines: "\n".join(lines).encode("utf-8", "replace"))
 clean = st.lists(texts.map(lambda text: text.encode("utf-8", "replace").decode()), max_size=5)
-contents = {
-    "text.txt": plain,
-    "text.txt.gz": plain.map(gzip.compress),
-    "rows.parquet": st.builds(in_parquet, clean, st.booleans()),
-}
+rows = st.builds(in_parquet, clean, st.booleans())
+contents = {"text.txt": plain, "text.txt.gz": plain.map(gzip.compress), "rows.parquet": rows}
 
 
 @pytest.mark.parametrize("name", contents)

@@ -1,5 +1,8 @@
 """Any text has a tree with a leaf for each word, the same alone and among others."""
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,26 +12,18 @@ from modeling_fast_r2d2 import BinaryTree, TreeParser, bundled_checkpoint
 from strategies import texts
 
 pytestmark = pytest.mark.slow
+KINDS = list(product(("parser", "chart"), ("keep", "aside")))  # methods and what becomes of punctuation
 
 
 @pytest.fixture(scope="module")
 def parsers() -> dict[tuple[str, str], TreeParser]:
-    return {
-        (method, punctuation): TreeParser.from_pretrained(
-            bundled_checkpoint(), method, punctuation=punctuation, with_vectors=True
-        )
-        for method in ("parser", "chart")
-        for punctuation in ("keep", "aside")
-    }
+    load = partial(TreeParser.from_pretrained, bundled_checkpoint(), with_vectors=True)
+    return {kind: load(method=kind[0], punctuation=kind[1]) for kind in KINDS}
 
 
-@given(
-    lines=st.lists(texts, min_size=1, max_size=20),
-    method=st.sampled_from(["parser", "chart"]),
-    punctuation=st.sampled_from(["keep", "aside"]),
-)
-def test_every_text_has_a_tree(parsers, lines, method, punctuation):
-    parser = parsers[method, punctuation]
+@given(lines=st.lists(texts, min_size=1, max_size=20), kind=st.sampled_from(KINDS))
+def test_every_text_has_a_tree(parsers, lines, kind):
+    parser, (method, _) = parsers[kind], kind
     found = parser(lines)
     assert len(found) == len(lines)
     for parsed in found:

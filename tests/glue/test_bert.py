@@ -46,10 +46,8 @@ def test_the_narrowest_bert_has_at_least_as_many_parameters(checkpoint, size):
 
 
 def test_blank_lines_are_no_text(checkpoint, corpus, tmp_path):
-    tokenizer, settings = (
-        with_ends(AutoTokenizer.from_pretrained(checkpoint)),
-        pretrain_bert.PeerArguments(str(tmp_path)),
-    )
+    tokenizer = with_ends(AutoTokenizer.from_pretrained(checkpoint))
+    settings = pretrain_bert.PeerArguments(str(tmp_path))
     options = pretrain_bert.PeerOptions(str(checkpoint), [str(corpus)])
     trainer = pretrain_bert.make_trainer(peer_config(9_000, 1, tokenizer, 64), tokenizer, options, settings)
     assert min(trainer.train_dataset["length"]) > 2 < len(trainer.train_dataset)

@@ -31,16 +31,14 @@ def write_tsv(task, folder):
 
 
 def write_like_the_hub(task, folder):
-    for split in ("train", *(split for _, split in task.evaluations)):
+    splits = ["train", *(split for _, split in task.evaluations)]
+    for split in splits:
         rows = [dict(zip(task.hub_columns, [row[name] for name in ("text", "text_pair", "label") if name in row],
                          strict=True)) for row in rows_of(task)]  # fmt: skip
         (folder / task.hub_name).mkdir(exist_ok=True)
         Dataset.from_list(rows).to_parquet(folder / task.hub_name / f"{split}-00000-of-00001.parquet")
-    configs = f"- config_name: {task.hub_name}\n  data_files:\n" + "".join(
-        f"  - split: {split}\n    path: {task.hub_name}/{split}-*\n"
-        for split in ("train", *(split for _, split in task.evaluations))
-    )
-    (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+    files = "".join(f"  - split: {split}\n    path: {task.hub_name}/{split}-*\n" for split in splits)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: {task.hub_name}\n  data_files:\n{files}---\n")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -60,21 +58,15 @@ def test_tasks_are_found_by_both_names():
         find_task("STS-B")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("sentence\tmark\nfine\t1\n", r"dev.tsv has no column label, but sentence, mark"),
-        (
-            "sentence\tlabel\nfine\t1\nbad\t2\n",
-            r"dev.tsv, line 3: '2' is no label of SST-2; its labels are 0 \(negative\)",
-        ),
-        ("sentence\tlabel\nfine\n", "all rows lack a field, from .*dev.tsv, line 2"),
-        ("sentence\tlabel\nfine\t1\n\nbad\t2\n", r"dev.tsv, line 4: '2' is no label"),
-        ("sentence\tlabel\nso\tfine\t1\n", "dev.tsv, line 2: 'fine' is no label"),
-        ("sentence\tlabel\n", "dev.tsv could not be read as a table with rows"),
-        (None, "dev.tsv is not there"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    ("sentence\tmark\nfine\t1\n", r"dev.tsv has no column label, but sentence, mark"),
+    ("sentence\tlabel\nfine\t1\nbad\t2\n", r"line 3: '2' is no label of SST-2; its labels are 0 \(negative\)"),
+    ("sentence\tlabel\nfine\n", "all rows lack a field, from .*dev.tsv, line 2"),
+    ("sentence\tlabel\nfine\t1\n\nbad\t2\n", r"dev.tsv, line 4: '2' is no label"),
+    ("sentence\tlabel\nso\tfine\t1\n", "dev.tsv, line 2: 'fine' is no label"),
+    ("sentence\tlabel\n", "dev.tsv could not be read as a table with rows"),
+    (None, "dev.tsv is not there"),
+])  # fmt: skip
 def test_bad_files_are_named(glue, tmp_path, content, message):
     folder = tmp_path / "SST-2"
     folder.mkdir()

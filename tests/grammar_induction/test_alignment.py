@@ -11,6 +11,7 @@ from modeling_fast_r2d2.grammar_induction.labelled_trees import from_spans
 
 UNKNOWN = "[UNK]"
 WORDS = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=5)
+PARTS = st.lists(st.none() | st.text("ab", min_size=1, max_size=3), min_size=1, max_size=7)
 
 
 def by_expression(words, parts):
@@ -32,9 +33,7 @@ def cut_words(draw):
     return words, [None if draw(st.booleans()) else part for part in parts]
 
 
-@given(
-    cut_words() | st.tuples(WORDS, st.lists(st.none() | st.text("ab", min_size=1, max_size=3), min_size=1, max_size=7))
-)
+@given(cut_words() | st.tuples(WORDS, PARTS))
 def test_unknown_parts_are_found_as_an_expression_finds_them(drawn):
     words, parts = drawn
     assert words_of_parts(words, parts) == by_expression(words, parts)

@@ -74,7 +74,6 @@ def sha256(content: bytes) -> str:
 
 
 def entry(path: str, content: bytes) -> dict:
-    """Of a file in a listing."""
     large = {"oid": sha256(content), "size": len(content), "pointerSize": 130}
     listed = {"type": "file", "path": path, "size": len(content), "oid": git_oid(content)}
     return listed | ({"lfs": large} if is_large(path) else {})

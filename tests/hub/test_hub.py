@@ -66,6 +66,11 @@ for name in sys.argv[2:]:
     found[name] = next(output[key] for key in ("logits", "pooler_output", "split_scores") if key in output).tolist()
 print(json.dumps(found))
 """
+INDEX = json.dumps({"weight_map": {"weight": "../../elsewhere.safetensors"}}).encode()
+HOSTILE = {name: {name: b"hostile"} for name in ("../../victim.txt", "/etc/victim", "..\\victim")}
+HOSTILE["../../elsewhere.safetensors"] = {"model.safetensors.index.json": INDEX}
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CONFIGS = "---\nconfigs:\n- config_name: {name}\n  data_files:\n{splits}---\n"
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +134,6 @@ def test_a_download_with_another_hash_is_refused_and_not_kept(here, folders, tmp
     assert download(name, cache_dir=tmp_path) == got
 
 
-INDEX = json.dumps({"weight_map": {"weight": "../../elsewhere.safetensors"}}).encode()
-HOSTILE = {name: {name: b"hostile"} for name in ("../../victim.txt", "/etc/victim", "..\\victim")}
-HOSTILE["../../elsewhere.safetensors"] = {"model.safetensors.index.json": INDEX}
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_of_a_file_or_in_an_index_that_leads_out_of_the_folder_is_refused(here, tmp_path, name):
     here.repos["user/hostile"] = [{"config.json": b"{}"} | HOSTILE[name]]
@@ -142,10 +142,6 @@ def test_a_name_of_a_file_or_in_an_index_that_leads_out_of_the_folder_is_refused
         download("user/hostile", cache_dir=tmp_path / "cache")
     assert (tmp_path / "victim.txt").read_text() == "mine"
     assert not [path for path in (tmp_path / "cache").rglob("*") if "hostile" in str(path) and path.is_file()]
-
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-CONFIGS = "---\nconfigs:\n- config_name: {name}\n  data_files:\n{splits}---\n"
 
 
 @pytest.mark.slow

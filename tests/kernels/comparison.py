@@ -53,23 +53,13 @@ def results(op: Callable, inputs: tuple, device: str, dtype: torch.dtype) -> lis
     return [*outputs, *(x.grad for x in moved if _is_real(x))]
 
 
-def largest_error(op: Callable, reference: Callable, inputs: tuple, dtype: torch.dtype) -> float:
-    """Of all outputs and gradients against the reference's in float64, from inputs as ``dtype`` rounds them."""
-    rounded = tuple(x.to(dtype).double() if _is_real(x) else x for x in inputs)
-    ours = results(op, rounded, DEVICE, dtype)
-    expected = results(reference, rounded, "cpu", torch.float64)
-    assert len(ours) == len(expected)
-    return max(relative_error(a, b) for a, b in zip(ours, expected, strict=True))
-
-
 def assert_close(
-    op: Callable,
-    reference: Callable,
-    inputs: tuple,
-    dtype: torch.dtype,
-    limits: dict[torch.dtype, float] = TOLERANCE,
+    op: Callable, reference: Callable, inputs: tuple, dtype: torch.dtype, limits: dict[torch.dtype, float] = TOLERANCE
 ) -> None:
-    error = largest_error(op, reference, inputs, dtype)
+    """All outputs and gradients against the reference's in float64, from inputs as ``dtype`` rounds them."""
+    rounded = tuple(x.to(dtype).double() if _is_real(x) else x for x in inputs)
+    ours, expected = results(op, rounded, DEVICE, dtype), results(reference, rounded, "cpu", torch.float64)
+    error = max(relative_error(a, b) for a, b in zip(ours, expected, strict=True))
     assert error <= limits[dtype], f"relative error {error:.1e} in {dtype}"
 
 

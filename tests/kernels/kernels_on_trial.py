@@ -11,6 +11,7 @@ from fast_r2d2_kernels import trust
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2Model, fused
 
 CPU = torch.device("cpu")
+SMALL = 8, 2, 16, 3
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +29,6 @@ def vectors(dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.zeros(2, 8, dtype=dtype).as_subclass(OnGPU)
 
 
-SMALL = 8, 2, 16, 3
-
-
 def model(setting: str) -> FastR2D2Model:
     torch.manual_seed(0)
     config = FastR2D2Config(
@@ -41,7 +39,6 @@ def model(setting: str) -> FastR2D2Model:
 
 
 def spoil(monkeypatch, module: str, function: str, factor: float = 1.01) -> None:
-    """Let a kernel's function of an op's file give other numbers."""
     file = importlib.import_module(f"fast_r2d2_kernels.{module}")
     right = getattr(file, function)
 
@@ -68,17 +65,14 @@ def test_what_older_models_ask_for_is_gone():
 
 
 @pytest.mark.parametrize("is_backward", [False, True])
-@pytest.mark.parametrize(
-    ("module", "functions", "op"),
-    [
-        ("attention", ("_attention", "_attention_backward"), "composition_attention of 1 tasks"),
-        ("residual_norm", ("_residual_norm", "_residual_norm_backward"), "residual_norm"),
-        ("bias_gelu", ("_bias_gelu", "_bias_gelu_backward"), "bias_gelu"),
-        ("blend_norm", ("_blend_norm", "_blend_norm_backward"), "blend_norm"),
-        ("gather", ("_gather_children", "_add_to_rows"), "gather_children of width 8"),
-        ("choice", ("_choose", "_choose_backward"), "choose"),
-    ],
-)
+@pytest.mark.parametrize(("module", "functions", "op"), [
+    ("attention", ("_attention", "_attention_backward"), "composition_attention of 1 tasks"),
+    ("residual_norm", ("_residual_norm", "_residual_norm_backward"), "residual_norm"),
+    ("bias_gelu", ("_bias_gelu", "_bias_gelu_backward"), "bias_gelu"),
+    ("blend_norm", ("_blend_norm", "_blend_norm_backward"), "blend_norm"),
+    ("gather", ("_gather_children", "_add_to_rows"), "gather_children of width 8"),
+    ("choice", ("_choose", "_choose_backward"), "choose"),
+])  # fmt: skip
 def test_wrong_numbers_of_any_kernel_are_found(module, functions, op, is_backward, monkeypatch):
     for factor in (1.01, float("nan")):
         with monkeypatch.context() as context:
@@ -91,10 +85,8 @@ def test_wrong_numbers_of_any_kernel_are_found(module, functions, op, is_backwar
 
 def test_auto_warns_once_and_takes_torchs_operations(monkeypatch):
     spoil(monkeypatch, "residual_norm", "_residual_norm")
-    what = (
-        r"the kernel residual_norm gives wrong numbers.*\(cpu, float32, torch .*, Triton .*\); torch's operations run"
-    )
-    with pytest.warns(RuntimeWarning, match=what):
+    what = r"kernel residual_norm gives wrong numbers.*\(cpu, float32, torch .*, Triton .*\); torch's operations run"
+    with pytest.warns(RuntimeWarning, match=f"the {what}"):
         assert fused.fused_kernels("auto", vectors(), SMALL) is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -118,8 +110,7 @@ def test_triton_raises_and_torch_does_not_ask(monkeypatch):
         torch.testing.assert_close(model("triton")(ids).pooler_output, expected)
         fused._find_fault.cache_clear()
         spoil(monkeypatch, "attention", "_attention")
-        with pytest.raises(
-            RuntimeError, match="composition_attention of 1 tasks gives wrong numbers.*take composition_"
-        ):
+        what = "composition_attention of 1 tasks gives wrong numbers.*take composition_"
+        with pytest.raises(RuntimeError, match=what):
             model("triton")(ids)
         assert model("torch")(ids).pooler_output.equal(expected)

@@ -13,7 +13,6 @@ from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
 
 
 def read(name: str, kernels: str) -> tuple[Golden, FastR2D2ForPreTraining, dict[str, torch.Tensor]]:
-    """A reference case, its model and its inputs."""
     golden = Golden(name, torch.float32)
     golden.config.composition_kernels = kernels
     inputs = {key: value.to(DEVICE) for key, value in golden.inputs.items()}

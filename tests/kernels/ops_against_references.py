@@ -26,7 +26,9 @@ pytestmark = pytest.mark.usefixtures("new_memory_is_poisoned")
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype)[6:])
 each_dropout = pytest.mark.parametrize("dropout_p", [0.0, 0.3])
 INF = float("inf")
+ATTENTION = kernels.composition_attention, composition_attention_reference
 MANY = [100_000] if DEVICE == "cuda" else []  # the interpreter would take more than an hour
+SHAPES = [(2, 17, 24), (3, 40), (0, 24), (2, 0, 40), *((count, 24) for count in MANY)]
 
 
 def with_options(function, *options, **keywords):
@@ -40,22 +42,19 @@ def test_there_is_something_to_run_the_kernels_on():
 
 @each_dtype
 @each_dropout
-@pytest.mark.parametrize(
-    ("tasks", "count", "heads", "head_size"),
-    [(2, 17, 2, 12), (1, 3, 5, 8), (0, 1, 3, 32), (2, 0, 2, 12), (1, 70, 1, 24), (2, 2, 1, 128), (1, 33, 2, 64),
-     *((2, count, 2, 12) for count in MANY)],
-)  # fmt: skip
+@pytest.mark.parametrize(("tasks", "count", "heads", "head_size"), [
+    (2, 17, 2, 12), (1, 3, 5, 8), (0, 1, 3, 32), (2, 0, 2, 12), (1, 70, 1, 24), (2, 2, 1, 128), (1, 33, 2, 64),
+    *((2, count, 2, 12) for count in MANY),
+])  # fmt: skip
 def test_attention(tasks, count, heads, head_size, dropout_p, dtype):
     tensors = draw(tasks + 2, count, 3 * heads * head_size), draw(tasks + 2, 3 * heads * head_size, seed=1)
-    options = heads, dropout_p, 7
-    op = with_options(kernels.composition_attention, *options)
-    assert_close(op, with_options(composition_attention_reference, *options), tensors, dtype)
+    op, reference = (with_options(function, heads, dropout_p, 7) for function in ATTENTION)
+    assert_close(op, reference, tensors, dtype)
 
 
 def test_attention_weighs_large_scores_without_overflow():
-    projected = 100 * draw(3, 5, 72)
-    op, reference = (with_options(f, 2) for f in (kernels.composition_attention, composition_attention_reference))
-    assert_close(op, reference, (projected, draw(3, 72)), torch.float32)
+    op, reference = (with_options(function, 2) for function in ATTENTION)
+    assert_close(op, reference, (100 * draw(3, 5, 72), draw(3, 72)), torch.float32)
 
 
 def layer_tensors(tasks: int, count: int, size: int) -> list[torch.Tensor]:
@@ -105,32 +104,25 @@ def test_frozen_weights_of_a_layer_get_no_gradient_and_the_others_get_theirs():
 
 @each_dtype
 @each_dropout
-@pytest.mark.parametrize(
-    "shape", [(2, 17, 24), (3, 40), (1, 96), (0, 24), (2, 0, 40), *((count, 24) for count in MANY)], ids=str
-)
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 96)], ids=str)
 def test_residual_norm(shape, dropout_p, dtype):
     tensors = draw(*shape), draw(shape[-1]), draw(*shape, seed=1)
-    options = 1e-5, dropout_p, 3
-    assert_close(
-        with_options(kernels.residual_norm, *options), with_options(residual_norm_reference, *options), tensors, dtype
-    )
+    op, reference = (with_options(f, 1e-5, dropout_p, 3) for f in (kernels.residual_norm, residual_norm_reference))
+    assert_close(op, reference, tensors, dtype)
 
 
 @each_dtype
 @each_dropout
-@pytest.mark.parametrize(
-    "shape", [(2, 17, 24), (3, 40), (1, 1500), (0, 24), (2, 0, 40), *((count, 24) for count in MANY)], ids=str
-)
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 1500)], ids=str)
 def test_bias_gelu(shape, dropout_p, dtype):
     tensors, options = (3 * draw(*shape), draw(shape[-1])), (dropout_p, 5)
     assert_close(with_options(kernels.bias_gelu, *options), with_options(bias_gelu_reference, *options), tensors, dtype)
 
 
 @each_dtype
-@pytest.mark.parametrize(
-    ("tasks", "nodes", "count", "size"),
-    [(2, 5, 17, 24), (1, 5, 3, 40), (0, 5, 1, 96), (2, 5, 0, 24), (2, 1, 7, 24), *((2, n, n, 24) for n in MANY)],
-)
+@pytest.mark.parametrize(("tasks", "nodes", "count", "size"), [
+    (2, 5, 17, 24), (1, 5, 3, 40), (0, 5, 1, 96), (2, 5, 0, 24), (2, 1, 7, 24), *((2, n, n, 24) for n in MANY),
+])  # fmt: skip
 def test_gather_children(tasks, nodes, count, size, dtype):
     """With five nodes, some are the children of many compositions and some of none; one may be all children."""
     left, right = torch.randint(nodes, (2, count), generator=torch.Generator().manual_seed(0))
@@ -160,10 +152,9 @@ def test_blend_norm(count, size, dtype):
 
 @each_dtype
 @pytest.mark.parametrize("scale", [0, 2])
-@pytest.mark.parametrize(
-    ("cells", "count", "size"),
-    [(17, 4, 24), (3, 5, 40), (1, 1, 96), (0, 4, 24), (5, 17, 8), *((cells, 4, 24) for cells in MANY)],
-)
+@pytest.mark.parametrize(("cells", "count", "size"), [
+    (17, 4, 24), (3, 5, 40), (1, 1, 96), (0, 4, 24), (5, 17, 8), *((cells, 4, 24) for cells in MANY),
+])  # fmt: skip
 def test_choice(cells, count, size, scale, dtype):
     noise = (scale * draw(cells, count, seed=1)).to(dtype) if scale else None
     assert_close(*choices(noise), (draw(cells, count, size), draw(cells, count)), dtype)
@@ -171,9 +162,8 @@ def test_choice(cells, count, size, scale, dtype):
 
 def choices(noise: torch.Tensor | None) -> list:
     """The op and its reference under some noise, functions of vectors and candidates."""
-    return [
-        lambda v, c, f=f: f(v, c, None if noise is None else noise.to(c)) for f in (kernels.choose, choose_reference)
-    ]
+    moved = (lambda c: None) if noise is None else noise.to
+    return [lambda v, c, f=f: f(v, c, moved(c)) for f in (kernels.choose, choose_reference)]
 
 
 @settings(max_examples=20)

@@ -14,12 +14,8 @@ triton = pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 
 TYPES = {
-    torch.float32: "*fp32",
-    torch.float16: "*fp16",
-    torch.bfloat16: "*bf16",
-    torch.int64: "*i64",
-    torch.int32: "*i32",
-}
+    torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int64: "*i64", torch.int32: "*i32",
+}  # fmt: skip
 # The base size's widths, and a small model's; every architecture, type and width is met by every kernel, one of each
 # in `make test`.
 TARGETS = [
@@ -63,9 +59,8 @@ def launches(name: str, dtype: torch.dtype, size: int, monkeypatch) -> list[tupl
 def compile_launch(kernel: Callable, args: tuple, options: dict, capability: int):
     """As Triton specialises a launch: whole numbers that 16 divides, unless excepted, and all pointers are aligned."""
     signature, constants, aligned = {}, {}, {}
-    for param, value in zip(
-        kernel.params, [*args, *(options.get(p.name) for p in kernel.params[len(args) :])], strict=True
-    ):
+    values = [*args, *(options.get(param.name) for param in kernel.params[len(args) :])]
+    for param, value in zip(kernel.params, values, strict=True):
         if isinstance(value, torch.Tensor):
             signature[param.name] = TYPES[value.dtype]
         elif param.is_constexpr:

@@ -16,8 +16,7 @@ NODES, SIZE = 100_000, 768
 
 
 @pytest.mark.parametrize(
-    ("file", "chosen"),
-    [("ops_against_references.py", ""), ("model_on_kernels.py", "reference or curve")],
+    ("file", "chosen"), [("ops_against_references.py", ""), ("model_on_kernels.py", "reference or curve")]
 )
 def test_ops_and_models_equal_their_references(file, chosen):
     run_apart(file, chosen, {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"})

@@ -28,10 +28,6 @@ def kernelized(model: FastR2D2ForPreTraining, mode: Mode = Mode.TRAINING, **opti
         return kernelize(copy.deepcopy(model), mode=mode, device="cpu", **options)
 
 
-def forwards(model: FastR2D2ForPreTraining) -> set:
-    return {layer.forward.__func__ for layer in model.model.composition.stack.layers}
-
-
 def loss_and_gradients(model: FastR2D2ForPreTraining, batch: dict) -> dict[str, torch.Tensor]:
     loss = model(**batch).loss
     loss.backward()
@@ -48,10 +44,10 @@ def test_the_layer_computes_what_the_models_own_does(kernel, tiny_config, a_batc
     tiny_config.hidden_act = activation
     model = FastR2D2ForPreTraining(tiny_config).eval()
     ours = kernelized(model)
-    assert forwards(ours) == {kernel.layers.CompositionLayer.forward}
-    torch.testing.assert_close(
-        loss_and_gradients(ours, a_batch), loss_and_gradients(model, a_batch), rtol=1e-5, atol=1e-6
-    )
+    forwards = {layer.forward.__func__ for layer in ours.model.composition.stack.layers}
+    assert forwards == {kernel.layers.CompositionLayer.forward}
+    found, expected = (loss_and_gradients(each, a_batch) for each in (ours, model))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_gradient_checkpointing_still_runs_the_layer_again(kernel, tiny_model, a_batch, monkeypatch):

@@ -20,6 +20,7 @@ CARS = "(S (NP (D the) (N car)) (VP (V was) (ADJP (J new) (PP (P in) (N Rome))))
 CATS = "(S (NP (D The) (N cat)) (VP (V saw) (NP (D a) (N dog))))"
 FLAT = "(S (A one) (B two) (C three))"
 VOID = {"meta", "input", "br", "img", "link"}
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=5)
 
 
 class Page(HTMLParser):
@@ -98,9 +99,8 @@ def test_bars_are_as_long_as_the_numbers_beside_them(write, tmp_path):
     row = rf'<tr><th scope="row">([^<]+)</th>{bar}<td>([\d.]+)</td><td>(\d+)</td></tr>'
     rows = {name: (width, number, count) for name, width, number, count in re.findall(row, html)}
     scores = score_trees(predicted, gold)
-    expected = {
-        label: (scores.recall(label), total) for label, (_, total) in scores.labels.items()
-    } | scores.by_length()
+    expected = {label: (scores.recall(label), total) for label, (_, total) in scores.labels.items()}
+    expected |= scores.by_length()
     assert rows == {name: (f"{value:.1f}", f"{value:.1f}", str(count)) for name, (value, count) in expected.items()}
     assert rows["NP"] == ("66.7", "66.7", "3")
 
@@ -171,11 +171,8 @@ def test_words_labels_and_title_stay_text(write):
     labelled = tuple(constituent._replace(label=ATTACK) for constituent in constituents)
     gold = [LabelledTree(tuple(words), ("",) * 4, labelled, (0, 0, 1, 1))]
     page, index, articles = write(gold, [from_spans(words, [(0, 3), (1, 3)])], title=ATTACK)
-    assert [attributes for attributes, _ in page.scripts] == [
-        {"type": "application/octet-stream", "id": "index"},
-        {"type": "application/octet-stream", "class": "chunk"},
-        {},
-    ]
+    packed = {"type": "application/octet-stream"}
+    assert [attributes for attributes, _ in page.scripts] == [packed | {"id": "index"}, packed | {"class": "chunk"}, {}]
     assert_harmless(page)
     assert ATTACK in page.text and index["texts"] == [" ".join(words)]
     [article] = articles
@@ -184,9 +181,7 @@ def test_words_labels_and_title_stay_text(write):
 
 
 @example(words=["\ud800", "\x00"], title="\udfff")  # halves of pairs, which no file can hold
-@given(
-    words=st.lists(st.text(st.characters(exclude_categories=()), max_size=5), min_size=2, max_size=5), title=st.text()
-)
+@given(words=st.lists(ANY_TEXT, min_size=2, max_size=5), title=st.text())
 def test_any_words_make_a_page(tmp_path_factory, words, title):
     path = tmp_path_factory.mktemp("reports") / "report.html"
     tree = from_spans(words, [(0, len(words) - 1), (0, 1)])

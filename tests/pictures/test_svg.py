@@ -174,9 +174,6 @@ def test_a_bar_tells_its_score_and_an_infinite_one_is_higher_than_all_others():
     heights = [bar["height"] for bar in Picture(svg).bars]
     assert heights[3] < heights[0] < heights[2] < heights[1]
     assert "<title>a | b: 1.5</title>" in svg and "<title>b | c: inf</title>" in svg
-
-
-def test_equal_scores_have_equal_bars_and_without_scores_there_are_none():
     assert len({bar["height"] for bar in Picture(draw_tree(list("abc"), [], [2.0, 2.0])).bars}) == 1
     assert Picture(draw_tree(list("abc"), [])).bars == []
 
@@ -225,18 +222,15 @@ def test_a_tree_2000_words_deep_is_drawn(branch):
     assert 50_000 < picture.height < 200_000 and 50_000 < picture.width < 200_000
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"constituents": [(0, 1, ""), (1, 2, "")]}, r"\(0, 1\) and \(1, 2\) cross"),
-        ({"constituents": [(0, 3, "")]}, r"the span \(0, 3\) lies outside"),
-        ({"split_scores": [1.0, float("nan")]}, "NaN"),
-        ({"split_scores": [1.0]}, "split_scores must be 2 numbers, one per split point, got 1"),
-        ({"marks": {(0, 1): "good"}, "constituents": [(0, 1, "")]}, "got 'good'"),
-        ({"marks": {(0, 1): "wrong"}}, r"\(0, 1\), which is not a constituent"),
-        ({"words": []}, "at least one word"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"constituents": [(0, 1, ""), (1, 2, "")]}, r"\(0, 1\) and \(1, 2\) cross"),
+    ({"constituents": [(0, 3, "")]}, r"the span \(0, 3\) lies outside"),
+    ({"split_scores": [1.0, float("nan")]}, "NaN"),
+    ({"split_scores": [1.0]}, "split_scores must be 2 numbers, one per split point, got 1"),
+    ({"marks": {(0, 1): "good"}, "constituents": [(0, 1, "")]}, "got 'good'"),
+    ({"marks": {(0, 1): "wrong"}}, r"\(0, 1\), which is not a constituent"),
+    ({"words": []}, "at least one word"),
+])  # fmt: skip
 def test_what_cannot_be_drawn_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         draw_tree(**{"words": ["a", "b", "c"], "constituents": []} | arguments)

@@ -44,7 +44,6 @@ def test_cutting_is_greedy(lengths, limits, chance):
 
 @given(LENGTHS, LIMITS, st.integers(0, 5), st.integers(0, 3), st.integers(1, 3), st.integers(1, 3))
 def test_processes_share_an_epoch_within_the_limits(lengths, limits, seed, epoch, num_processes, accumulation):
-    """Each sentence is seen once, and all take the same number of steps."""
     seen, counts = [], []
     for process in range(num_processes):
         share = ProcessShare(process, num_processes, accumulation)
@@ -78,9 +77,8 @@ def test_order_is_a_function_of_seed_and_epoch():
     lengths = np.random.default_rng(0).integers(1, 30, 500)
 
     def order(seed, epoch):
-        return np.concatenate(
-            [p for step in plan_epoch(lengths, seed, epoch, Limits(8, 200), 2) for p in step]
-        ).tolist()
+        steps = plan_epoch(lengths, seed, epoch, Limits(8, 200), 2)
+        return np.concatenate([part for step in steps for part in step]).tolist()
 
     assert order(0, 0) == order(0, 0)
     assert order(0, 0) != order(0, 1) != order(1, 1)

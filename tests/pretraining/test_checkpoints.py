@@ -12,13 +12,10 @@ def checkpoints(tmp_path):
     return Checkpoints(tmp_path / "checkpoints", keep=2, accelerator=Accelerator(cpu=True))
 
 
-@pytest.mark.parametrize(
-    ("metric", "values", "expected"),
-    [
-        ("f1", [math.nan, 40, 50, 45, 50], 2), ("f1", [math.nan], None), ("f1", [], None),
-        ("validation_lm_loss", [5, 4, 6], 1), (None, [1], None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("metric", "values", "expected"), [
+    ("f1", [math.nan, 40, 50, 45, 50], 2), ("f1", [math.nan], None), ("f1", [], None),
+    ("validation_lm_loss", [5, 4, 6], 1), (None, [1], None),
+])  # fmt: skip
 def test_the_best_step_is_the_first_with_the_best_figure(metric, values, expected):
     assert best_step([{"step": step, metric: value} for step, value in enumerate(values)], metric) == expected
 

@@ -75,11 +75,10 @@ def test_a_missing_corpus_is_named():
         lines(["no_such_dataset"])
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [("", "no text in .*: 1 files without a line"), ("\n \n", "no sentence of 1 to 200 tokens"),
-     *((line, "1 sentences, 1 of them too long; --sentence_rule") for line in ("the cat " * 40_000, "x" * 400_000))],
-)  # fmt: skip
+@pytest.mark.parametrize("text, message", [
+    ("", "no text in .*: 1 files without a line"), ("\n \n", "no sentence of 1 to 200 tokens"),
+    *((line, "1 sentences, 1 of them too long; --sentence_rule") for line in ("the cat " * 40_000, "x" * 400_000)),
+])  # fmt: skip
 def test_a_corpus_that_is_empty_or_one_giant_line_is_refused(tmp_path, tokenizer, text, message):
     with pytest.raises(ValueError, match=message):
         encoded(tmp_path / "c.txt", text, tokenizer)
@@ -174,9 +173,8 @@ def test_files_with_columns_are_no_lines_of_text(tmp_path):
             read_texts(DataOptions([str(tmp_path / name)]))
     with pytest.raises(ValueError, match=r"b\.jsonl\.gz has no key 'text' but body; give --text_column"):
         read_texts(DataOptions([str(tmp_path / "b.jsonl.gz")], sentence_rule="text"))
-    with pytest.raises(
-        ValueError, match=r"has texts, such as .*LICENSE\.txt, and files of a data set, such as .*a\.jsonl"
-    ):
+    both = r"has texts, such as .*LICENSE\.txt, and files of a data set, such as .*a\.jsonl"
+    with pytest.raises(ValueError, match=both):
         read_texts(DataOptions([str(tmp_path)]))
     texts = read_texts(DataOptions([str(tmp_path / "a.jsonl")], sentence_rule="text"))
     assert texts["text"][:] == ["a cat sleeps"]

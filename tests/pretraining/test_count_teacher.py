@@ -51,14 +51,11 @@ def test_counts_are_those_of_the_units_between_marks(tokenizer, sentences, keep_
     assert [part.tolist() for part in vars(counts).values()] == slow_counts(sentences, tokenizer, keep_punctuation)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "begins", "ends"),
-    [
-        ("a well-known man , in 3.5 hours , said the cat's tail , 's like (mine)", "wordpiece", "a in said ' mine",
-         "man hours tail like mine"),
-        ("他說，我們去。", "character", "他 我", "說 去"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "kind", "begins", "ends"), [
+    ("a well-known man , in 3.5 hours , said the cat's tail , 's like (mine)", "wordpiece", "a in said ' mine",
+     "man hours tail like mine"),
+    ("他說，我們去。", "character", "他 我", "說 去"),
+])  # fmt: skip
 def test_marks_between_words_bound_units(text, kind, begins, ends):
     tokenizer = train_tokenizer([text] * 2, 300, kind, show_progress=False)
     counts = counts_of([text], tokenizer)

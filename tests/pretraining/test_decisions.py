@@ -60,10 +60,7 @@ def test_a_language_that_mixes_both_has_no_skew(tmp_path):
     assert all(stage.always for stage in options.stages)
 
 
-@pytest.mark.parametrize(
-    "capitals, names",
-    [(0, "no"), (0.1, "yes"), (1, "no")],  # none; those of names; those of all nouns
-)
+@pytest.mark.parametrize("capitals, names", [(0, "no"), (0.1, "yes"), (1, "no")])  # none; of names; of all nouns
 def test_capitals_tell_of_names_unless_all_nouns_have_one(tmp_path, capitals, names):
     def write(chance):
         return sentence(chance, write=lambda noun: noun.title() if chance.random() < capitals else noun)
@@ -124,13 +121,10 @@ def test_what_is_given_is_not_decided(tmp_path):
         assert decided(path, giver, "runs/other")[0].keys() == {"tokenizer_kind", "counts_skew", "names", "length"}
 
 
-@pytest.mark.parametrize(
-    "write, number, message",
-    [
-        (sentence, 50, "only about .* words; trees need at least 10,000"),
-        (lambda chance: chance.choice(NOUNS), 20_000, "1.0 words on average"),
-    ],
-)
+@pytest.mark.parametrize("write, number, message", [
+    (sentence, 50, "only about .* words; trees need at least 10,000"),
+    (lambda chance: chance.choice(NOUNS), 20_000, "1.0 words on average"),
+])  # fmt: skip
 def test_a_corpus_that_trees_cannot_be_learnt_from_is_refused(tmp_path, write, number, message):
     with pytest.raises(ValueError, match=message):
         decided(corpus(tmp_path, write, number))

@@ -36,34 +36,31 @@ def gold(sentences):
     return [from_spans(sentence.split(), []) for sentence in sentences[:20]]
 
 
-def run_with(model, tokenizer, features):
+def run_with(model, tokenizer, sentences):
+    features = [{"input_ids": ids} for ids in tokenize_sentences(tokenizer, sentences)["input_ids"]]
     data, epochs = SimpleNamespace(validation=features, tokenizer=tokenizer), SimpleNamespace(limits=Limits(7, 60))
     return SimpleNamespace(accelerator=Accelerator(cpu=True), model=model, data=data, epochs=epochs)
 
 
 def test_validation_losses_do_not_depend_on_batches(model, tokenizer, sentences):
-    encoded = tokenize_sentences(tokenizer, sentences[:40])
-    features = [{"input_ids": ids} for ids in encoded["input_ids"]]
-    losses = validation_losses(run_with(model, tokenizer, features))
+    run = run_with(model, tokenizer, sentences[:40])
+    losses = validation_losses(run)
     collate = DataCollatorForFastR2D2(tokenizer)
     tokens, lm_sum, tree_sum = 0, 0.0, 0.0
     model.eval()
-    for feature in features:
+    for feature in run.data.validation:
         output = model(**collate([feature]))
         tokens += len(feature["input_ids"])
         lm_sum += output.lm_loss.item() * len(feature["input_ids"])
         tree_sum += output.tree_loss.item()
-    assert losses == pytest.approx(
-        {"validation_lm_loss": lm_sum / tokens, "validation_tree_loss": tree_sum / 40}, rel=1e-5
-    )
+    expected = {"validation_lm_loss": lm_sum / tokens, "validation_tree_loss": tree_sum / 40}
+    assert losses == pytest.approx(expected, rel=1e-5)
 
 
 def test_evaluation_draws_no_random_numbers(model, tokenizer, teacher, sentences):
     scorer = TreebankScorer([from_spans(["the", "cat"], [(0, 1)])], model, tokenizer, teacher)
     before = torch.get_rng_state()
-    encoded = tokenize_sentences(tokenizer, sentences[:4])
-    features = [{"input_ids": ids} for ids in encoded["input_ids"]]
-    validation_losses(run_with(model, tokenizer, features))
+    validation_losses(run_with(model, tokenizer, sentences[:4]))
     scorer()
     draw_trees(model, tokenizer, sentences[:2])
     assert torch.equal(torch.get_rng_state(), before)
@@ -76,7 +73,7 @@ def test_trees_are_drawn_by_parser_and_chart(model, tokenizer):
 
 def test_a_scorer_knows_the_trees_of_its_model(model, tokenizer, teacher):
     """Gold trees that are the parser's own have F1 100."""
-    [words] = [["the", "old", "underold", "man", "walks", "quickly"]]
+    words = ["the", "old", "underold", "man", "walks", "quickly"]
     encoded = tokenize_sentences(tokenizer, [words], is_split_into_words=True)
     feature = {"input_ids": encoded["input_ids"][0], "atom_spans": encoded["atom_spans"][0]}
     model.eval()

@@ -44,20 +44,12 @@ def trees_with_weights(grammar, ids, scores, first, last):
         return
     total = sum(math.exp(score) for score in scores[first:last])
     for split in range(first, last):
-        parts = (
-            trees_with_weights(grammar, ids, scores, first, split),
-            trees_with_weights(grammar, ids, scores, split + 1, last),
-        )
-        for (left, of_left), (right, of_right) in itertools.product(*map(list, parts)):
-            share = math.exp(scores[split]) / total
-            weights = {
-                whole: share
-                * sum(
-                    grammar.rules[whole, a, b].item() * of_left[a] * of_right[b]
-                    for a, b in itertools.product(of_left, of_right)
-                )
-                for whole in range(len(grammar.roots))
-            }
+        share = math.exp(scores[split]) / total
+        parts = (trees_with_weights(grammar, ids, scores, *ends) for ends in ((first, split), (split + 1, last)))
+        for (left, of_left), (right, of_right) in itertools.product(*parts):
+            weights = dict.fromkeys(range(len(grammar.roots)), 0.0)
+            for whole, a, b in itertools.product(weights, of_left, of_right):
+                weights[whole] += share * grammar.rules[whole, a, b].item() * of_left[a] * of_right[b]
             yield left | right | {(first, last)}, weights
 
 

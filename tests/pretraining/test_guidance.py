@@ -121,11 +121,8 @@ def test_the_best_tree_of_the_scores_of_minimum_risk_is_that_of_the_consensus(se
 
 
 def test_batches_know_where_punctuation_stood(tokenizer):
-    features = [
-        {"input_ids": [1, 2, 3], "bounds": [1], "names": [0]},
-        {"input_ids": [1, 2, 3, 4], "bounds": [0, 2]},
-        {"input_ids": [1]},
-    ]
+    features = [{"input_ids": [1, 2, 3], "bounds": [1], "names": [0]}, {"input_ids": [1, 2, 3, 4], "bounds": [0, 2]}]
+    features.append({"input_ids": [1]})
     batch = CollatorWithSplitSigns(tokenizer)(features)
     assert batch["split_signs"].tolist() == [[-1, 1, 0], [1, 0, 1], [0, 0, 0]]
     assert CollatorWithSplitSigns(tokenizer)(features[2:])["split_signs"].shape == (1, 0)

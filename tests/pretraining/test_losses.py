@@ -26,9 +26,9 @@ def objective(tiny_model):
     return Objective(tiny_model)
 
 
-def take_one_step(objective, batches, settings, optimizer=None, max_grad_norm=1.0):
+def take_one_step(objective, batches, settings, optimizer=None, max_grad_norm=1.0, accelerator=None):
     """The means of a step's losses, after its update."""
-    accelerator = Accelerator(cpu=True)
+    accelerator = accelerator or Accelerator(cpu=True)
     optimizer = accelerator.prepare(optimizer or make_optimizer(objective, TrainingOptions()))
     tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
     sentences = sum(len(batch["input_ids"]) for batch in batches)

@@ -1,51 +1,44 @@
 import copy
 import math
 from dataclasses import asdict
-from types import SimpleNamespace
+from functools import partial
 
 import pytest
 import torch
 from accelerate import Accelerator
 
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
-from pretraining.batches import Step
-from pretraining.guidance import Guide
-from pretraining.loop import Counts, clip_gradients, drop_gradients, set_learning_rates, take_step
+from pretraining.loop import clip_gradients, drop_gradients, set_learning_rates
 from pretraining.losses import Objective, sizes
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import Plan, Ramp, Settings, Stage
 from pretraining.run import Progress, make_optimizer
 
+from .test_losses import take_one_step, with_bounds
+
 
 @pytest.fixture
 def optimizer(tiny_model):
-    return make_optimizer(
-        Objective(tiny_model), TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, weight_decay=0.1)
-    )
+    options = TrainingOptions(learning_rate=0.5, parser_learning_rate=0.25, weight_decay=0.1)
+    return make_optimizer(Objective(tiny_model), options)
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_with_float16_a_step_of_infinite_gradients_is_skipped_and_the_scale_falls(
-    tiny_model, a_batch, fused, monkeypatch
-):
+def test_a_float16_step_of_infinite_gradients_is_skipped_and_the_scale_falls(tiny_model, a_batch, fused, monkeypatch):
     """A fused optimiser leaves its weights alone without a word to accelerate."""
     accelerator, objective = Accelerator(cpu=True), Objective(tiny_model)
     accelerator.native_amp, accelerator.scaler = True, torch.amp.GradScaler("cpu")
     monkeypatch.setattr(Accelerator, "mixed_precision", "fp16")  # which accelerate has on a GPU only
     optimizer = accelerator.prepare(make_optimizer(objective, TrainingOptions(), "cuda" if fused else "cpu"))
-    tokens = int(a_batch["attention_mask"].sum())
-    batch = a_batch | {"split_signs": torch.zeros(5, 8, dtype=torch.int8)}
-    step, counts = Step([batch], tokens, 5), Counts(tokens, 5)
-    run = SimpleNamespace(accelerator=accelerator, objective=objective, optimizer=optimizer, settings=Settings())
-    run.guide, run.options = Guide(None, tiny_model), SimpleNamespace(training=TrainingOptions())
+    step = partial(take_one_step, objective, [with_bounds(a_batch)], Settings(), optimizer, accelerator=accelerator)
     before, weight = copy.deepcopy(tiny_model.state_dict()), tiny_model.model.composition.blend.weight
     overflow = weight.register_hook(lambda gradient: gradient * math.inf)
     for _ in range(2):
-        assert take_step(run, step, counts) is None
+        assert step() is None
     torch.testing.assert_close(tiny_model.state_dict(), before, rtol=0, atol=0)
     assert accelerator.scaler.get_scale() == 65536 / 4
     overflow.remove()
-    assert take_step(run, step, counts) is not None
+    assert step() is not None
     assert not weight.equal(before["model.composition.blend.weight"])
 
 
@@ -118,10 +111,8 @@ def test_stages_are_checked_with_the_options():
     ]:
         with pytest.raises(ValueError, match=message):
             options(values, **more)
-    plain, taught = (
-        options({}, streaming=True).that_decide_weights(),
-        options({"choice_loss": 1.0}, counts_skew=1.0).that_decide_weights(),
-    )
+    plain = options({}, streaming=True).that_decide_weights()
+    taught = options({"choice_loss": 1.0}, counts_skew=1.0).that_decide_weights()
     assert "counts_skew" not in plain and taught["counts_skew"] == 1.0 and "recipe" not in taught
     fallen = {"choice_scores": "snapshot", "choice_loss": 1.0, "skew": 0.1}  # by a share of counts_skew
     loosened = {"chart_scores": "minimum_risk", "pairs_bonus": 3}
@@ -143,21 +134,18 @@ def test_points_of_the_curve_are_means_over_tokens_and_sentences():
     assert Progress(**asdict(progress)) == progress
 
 
-@pytest.mark.parametrize(
-    "data, training, message",
-    [
-        ({}, {"num_train_epochs": 0}, "num_train_epochs must be >= 1, got 0"),
-        ({"max_length": 0}, {}, "max_length must be >= 1"),
-        ({"max_length": 300}, {"per_device_train_batch_tokens": 200}, "per_device_train_batch_tokens, got 200"),
-        ({}, {"seed": -1}, "seed must be >= 0, got -1"),
-        ({}, {"learning_rate": float("nan")}, "learning_rate must be >= 0, got nan"),
-        ({"num_proc": 0}, {}, "num_proc must be >= 1"),
-        ({"vocab_size": "300.5"}, {}, "vocab_size must be auto or a whole number"),
-        ({"length": "-1"}, {}, "length must be auto or a finite number above 0"),
-        ({"streaming": True}, {}, "give --max_steps"),
-        ({"streaming": True, "dataloader_num_workers": 1}, {"max_steps": 5}, "leave --dataloader_num_workers at 0"),
-    ],
-)
+@pytest.mark.parametrize("data, training, message", [
+    ({}, {"num_train_epochs": 0}, "num_train_epochs must be >= 1, got 0"),
+    ({"max_length": 0}, {}, "max_length must be >= 1"),
+    ({"max_length": 300}, {"per_device_train_batch_tokens": 200}, "per_device_train_batch_tokens, got 200"),
+    ({}, {"seed": -1}, "seed must be >= 0, got -1"),
+    ({}, {"learning_rate": float("nan")}, "learning_rate must be >= 0, got nan"),
+    ({"num_proc": 0}, {}, "num_proc must be >= 1"),
+    ({"vocab_size": "300.5"}, {}, "vocab_size must be auto or a whole number"),
+    ({"length": "0"}, {}, "length must be auto or a finite number above 0, got '0'"),
+    ({"streaming": True}, {}, "give --max_steps"),
+    ({"streaming": True, "dataloader_num_workers": 1}, {"max_steps": 5}, "leave --dataloader_num_workers at 0"),
+])  # fmt: skip
 def test_options_are_checked(data, training, message):
     with pytest.raises(ValueError, match=message):
         Options(DataOptions(["a"], **data), ModelOptions(), TrainingOptions(**training), OutputOptions("out"))

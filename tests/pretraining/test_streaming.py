@@ -75,20 +75,15 @@ def test_a_process_without_lines_is_idle_but_takes_part():
 
 
 @pytest.mark.parametrize("rows", [lines, documents])
-@pytest.mark.parametrize("first, second", [(1, 1), (1, 4), (5, 2), (8, 3), (13, 6)])
-def test_a_stream_goes_on_again_and_again(first, second, rows):
-    whole = until_idle(make(rows=rows).steps(0))
+@pytest.mark.parametrize(
+    "epoch, first, second", [(0, 1, 1), (0, 1, 4), (0, 5, 2), (0, 8, 3), (0, 13, 6), (1, 1, 2), (1, 9, 1)]
+)
+def test_a_stream_goes_on_again_and_again(epoch, first, second, rows):
+    epochs = make(rows=rows)
+    *_, whole = [until_idle(epochs.steps(number)) for number in range(epoch + 1)]
     _, position = whole[first - 1]
-    _, position = until_idle(make(rows=rows).steps(0, position))[second - 1]
-    assert numbers(until_idle(make(rows=rows).steps(0, position))) == numbers(whole[first + second :])
-
-
-@pytest.mark.parametrize("taken", [1, 3, 9])
-def test_a_later_epoch_goes_on(taken):
-    epochs = make()
-    until_idle(epochs.steps(0))
-    whole = until_idle(epochs.steps(1))
-    assert numbers(until_idle(make().steps(1, whole[taken - 1][1]))) == numbers(whole[taken:])
+    _, position = until_idle(make(rows=rows).steps(epoch, position))[second - 1]
+    assert numbers(until_idle(make(rows=rows).steps(epoch, position))) == numbers(whole[first + second :])
 
 
 @pytest.mark.parametrize("taken", [0, 1, 13, 30])

@@ -36,10 +36,9 @@ def as_book(texts):
     return [line for text in texts for line in [*textwrap.wrap(text, 45), ""]]
 
 
-@pytest.mark.parametrize(
-    "write, form",
-    [(as_conllu, "CoNLL-U"), (as_extracts, "extracts"), (as_json, "JSON lines"), (as_book, "wrapped"), (list, "lines")],
-)
+@pytest.mark.parametrize("write, form", [
+    (as_conllu, "CoNLL-U"), (as_extracts, "extracts"), (as_json, "JSON lines"), (as_book, "wrapped"), (list, "lines"),
+])  # fmt: skip
 def test_every_form_gives_the_same_paragraphs(write, form):
     lines = list(write(PARAGRAPHS))
     assert form_of(lines) == form and list(filter(None, paragraphs(lines, "text"))) == PARAGRAPHS
@@ -90,13 +89,8 @@ def test_whatever_is_read_no_line_is_lost_without_a_form(lines):
 
 
 def test_short_lines_in_lower_case_are_not_joined():
-    sentences = [
-        "the cat sleeps",
-        "a dog barks at the moon",
-        "it rained",
-        "nobody came but the old man and his dog",
-    ] * 20
-    assert form_of(sentences) == "lines" and form_of(" ".join(sentences).split()) == "lines"
+    sentences = ["the cat sleeps", "a dog barks at the moon", "it rained", "nobody came but the old man and his dog"]
+    assert form_of(sentences * 20) == "lines" and form_of(" ".join(sentences * 20).split()) == "lines"
 
 
 def test_a_text_may_begin_with_many_blank_lines():

@@ -82,9 +82,8 @@ def test_what_the_given_model_knew_is_remembered_and_it_learns_nothing(encode, t
 
 
 def test_whitened_rows_have_no_mean_and_features_that_differ_alike():
-    rows = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)) @ torch.tensor(
-        [[9.0, 0, 0], [3, 1, 0], [0, 2, 5]]
-    )
+    mixed = torch.tensor([[9.0, 0, 0], [3, 1, 0], [0, 2, 5]])
+    rows = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)) @ mixed
     white = whiten(rows)
     torch.testing.assert_close(white.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
     torch.testing.assert_close(torch.cov(white.T), torch.eye(3), atol=0.02, rtol=0)

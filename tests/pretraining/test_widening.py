@@ -14,17 +14,16 @@ TEXTS = ["the old man bought a new car", "several people were hurt when the brid
 
 
 def test_a_bundled_model_goes_by_its_name():
-    options = ModelOptions(model="fast-r2d2-tiny")
+    options = ModelOptions(model="fast-r2d2-tiny", config_overrides="window_size=3")
     tokenizer = make_tokenizer([], DataOptions(corpus=[]), options)
     model, bundled = make_model(tokenizer, options), FastR2D2Model.from_pretrained(bundled_checkpoint())
     assert model.training and len(tokenizer) == bundled.config.vocab_size
+    assert model.config.window_size == 3 != bundled.config.window_size
     assert torch.equal(model.model.embeddings.weight, bundled.embeddings.weight)
 
 
 @pytest.mark.parametrize("tie_decoder", [True, False])
-def test_without_layer_norms_the_wider_model_computes_what_the_old_one_did(
-    tiny_model, a_batch, monkeypatch, tie_decoder
-):
+def test_without_layer_norms_the_wider_model_computes_what_the_old_did(tiny_model, a_batch, monkeypatch, tie_decoder):
     """Layer norms are over old and new features together; nothing else mixes them."""
     monkeypatch.setattr(F, "layer_norm", lambda hidden, *args, **options: hidden)
     config = tiny_model.config.to_dict() | {"num_hidden_layers": 2, "tie_decoder": tie_decoder}
@@ -65,10 +64,8 @@ def test_new_features_may_begin_with_counts(tokenizer):
     begin_with_counts(model, vectors)
     after = model.model.embeddings.weight.detach()
     assert torch.equal(after[:, :128], before[:, :128])
-    torch.testing.assert_close(
-        F.cosine_similarity(after[:, 128:], vectors.tokens - vectors.tokens.mean(1, keepdim=True)),
-        torch.ones(len(after)),
-    )
+    centred = vectors.tokens - vectors.tokens.mean(1, keepdim=True)
+    torch.testing.assert_close(F.cosine_similarity(after[:, 128:], centred), torch.ones(len(after)))
     assert after[:, 128:].square().mean() == pytest.approx(before[:, 128:].square().mean().item(), rel=0.01)
 
 

@@ -20,17 +20,13 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 SPACE = Path(__file__).parents[2] / "examples" / "space"
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs Chromium and its driver"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs Chromium and its driver")]
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def address() -> str:
-    """The app, in a process of its own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -85,13 +81,6 @@ def open_tab(browser, name: str) -> None:
     tab.click()
 
 
-def type_text(browser, text: str) -> None:
-    box = browser.find_element(By.CSS_SELECTOR, "#text textarea")
-    box.send_keys(Keys.CONTROL, "a")
-    box.send_keys(text)
-    browser.find_element(By.ID, "parse").click()
-
-
 def choose(browser, constituent: str) -> bool:
     """Choose it from the list, which an update of the page may close; whether it is chosen already."""
     box = browser.find_element(By.CSS_SELECTOR, "#constituent input")
@@ -105,7 +94,10 @@ def choose(browser, constituent: str) -> bool:
 
 
 def test_a_text_is_sentences_and_each_has_three_trees(page):
-    type_text(page, "A cat sleeps. Dr. Smith doesn't know <b>C++</b>.")
+    box = page.find_element(By.CSS_SELECTOR, "#text textarea")
+    box.send_keys(Keys.CONTROL, "a")
+    box.send_keys("A cat sleeps. Dr. Smith doesn't know <b>C++</b>.")
+    page.find_element(By.ID, "parse").click()
     until(page, lambda: title(page, "trees") == "A cat sleeps .")
     sentences = page.find_elements(By.CSS_SELECTOR, "#sentence label")
     assert len(sentences) == 2 and "do n't" not in page.page_source and "does n't" in sentences[1].text

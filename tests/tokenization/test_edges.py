@@ -3,11 +3,7 @@
 import pytest
 import torch
 
-from tokenization_fast_r2d2 import (
-    DataCollatorForFastR2D2,
-    DataCollatorForFastR2D2Pairs,
-    train_tokenizer,
-)
+from tokenization_fast_r2d2 import DataCollatorForFastR2D2, DataCollatorForFastR2D2Pairs, train_tokenizer
 from tokenization_fast_r2d2.processing_fast_r2d2 import FastR2D2Processor
 
 TEXTS = ["The cat sat on the mat."] * 3

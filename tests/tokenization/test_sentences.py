@@ -7,28 +7,25 @@ from hypothesis import strategies as st
 from tokenization_fast_r2d2.sentences import find_abbreviations, split_text
 
 
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["Mr. Smith went to the U.S. in 1999.", "He came back.", '"Why?" asked Mary.', "He left."],
-        ["El Sr. García llegó.", "¿Qué tal?", "¡Bien!", "«Sí.»", "Dijo que no."],
-        ["Am 3. Oktober kam z. B. Herr Müller.", "Er ging..."],
-        ["वह घर गया।", "वह सो गया।"],
-        ["هل ذهبت؟", "نعم ذهبت."],
-        ["그러면 안 돼.", "다시 해.", "그는 학교에 갔다."],
-        ["Նա եկավ։", "Նա գնաց։"],
-        ["The end . . .", "It is over"],
-        ["« Pourquoi ? » demanda Marie.", "« Oui. »", "Il part."],
-        ["He said , `` Go . ''", "She went ."],
-        ['He said, "Go."', "She went."],
-        ["He left.", '"Why?" she asked.', "(It rained.)", "“Stop!” he cried.", "‘No.’", "She fell."],
-        ["it rained.", "it poured!", "yes."],
-        ["«Привет!» — сказал он.", "— Да."],
-        ["משפט.\u200f", "זה."],
-        ["NATO არის აქ.", "ეს არის წიგნი."],
-        ["He said no... and left.", "Nothing.", "It was 5 p.m. when Yahoo! bought it."],
-    ],
-)
+@pytest.mark.parametrize("sentences", [
+    ["Mr. Smith went to the U.S. in 1999.", "He came back.", '"Why?" asked Mary.', "He left."],
+    ["El Sr. García llegó.", "¿Qué tal?", "¡Bien!", "«Sí.»", "Dijo que no."],
+    ["Am 3. Oktober kam z. B. Herr Müller.", "Er ging..."],
+    ["वह घर गया।", "वह सो गया।"],
+    ["هل ذهبت؟", "نعم ذهبت."],
+    ["그러면 안 돼.", "다시 해.", "그는 학교에 갔다."],
+    ["Նա եկավ։", "Նա գնաց։"],
+    ["The end . . .", "It is over"],
+    ["« Pourquoi ? » demanda Marie.", "« Oui. »", "Il part."],
+    ["He said , `` Go . ''", "She went ."],
+    ['He said, "Go."', "She went."],
+    ["He left.", '"Why?" she asked.', "(It rained.)", "“Stop!” he cried.", "‘No.’", "She fell."],
+    ["it rained.", "it poured!", "yes."],
+    ["«Привет!» — сказал он.", "— Да."],
+    ["משפט.\u200f", "זה."],
+    ["NATO არის აქ.", "ეს არის წიგნი."],
+    ["He said no... and left.", "Nothing.", "It was 5 p.m. when Yahoo! bought it."],
+])  # fmt: skip
 def test_sentences_of_any_script_end_where_unicode_says(sentences):
     assert split_text("  ".join(sentences)) == sentences
 

@@ -68,28 +68,20 @@ def test_a_tokenizer_without_task_tokens_is_refused():
         task_token_ids(Lacking())
 
 
-def test_chinese_is_split_by_character():
-    tokenizer = train_tokenizer(
-        ["我們 喜歡 貓。", "貓 喜歡 我們。"], kind="character", min_frequency=1, show_progress=False
-    )
-    assert tokenizer.tokenize("我們喜歡 貓") == ["我", "們", "喜", "歡", "貓"]
-    assert tokenizer.tokenize("狗") == ["[UNK]"]
+def test_chinese_is_split_by_character_and_words_are_whole_and_rare_ones_unknown():
+    texts = ["我們 喜歡 貓。", "貓 喜歡 我們。"]
+    characters = train_tokenizer(texts, kind="character", min_frequency=1, show_progress=False)
+    assert characters.tokenize("我們喜歡 貓 狗") == ["我", "們", "喜", "歡", "貓", "[UNK]"]
+    words = train_tokenizer(["do n't stop", "do n't go"], kind="word", min_frequency=2, show_progress=False)
+    assert words.tokenize("do n't stop") == ["do", "n't", "[UNK]"]
 
 
-def test_word_level_keeps_words_whole_and_rare_ones_unknown():
-    tokenizer = train_tokenizer(["do n't stop", "do n't go"], kind="word", min_frequency=2, show_progress=False)
-    assert tokenizer.tokenize("do n't stop") == ["do", "n't", "[UNK]"]
-
-
-@pytest.mark.parametrize(("arguments", "message"), [(dict(kind="bpe"), "kind must be"), (dict(vocab_size=8), "> 8")])
-def test_impossible_vocabularies_are_refused(arguments, message):
+@pytest.mark.parametrize(("texts", "options", "message"), [
+    (TEXTS, {"kind": "bpe"}, "kind must be"), (TEXTS, {"vocab_size": 8}, "> 8"), ("corpus.txt", {}, "read_sentences"),
+])  # fmt: skip
+def test_impossible_vocabularies_and_a_files_name_are_refused(texts, options, message):
     with pytest.raises(ValueError, match=message):
-        train_tokenizer(TEXTS, show_progress=False, **arguments)
-
-
-def test_a_files_name_in_place_of_its_sentences_is_refused():
-    with pytest.raises(ValueError, match="read_sentences"):
-        train_tokenizer("corpus.txt", show_progress=False)
+        train_tokenizer(texts, show_progress=False, **options)
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 2)), max_size=12))
