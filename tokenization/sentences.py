@@ -18,7 +18,9 @@ OPENING = " \n\"'“‘«„¿¡([—–" + INVISIBLE  # between the end of a se
 
 # What may stand before a full stop that ends no sentence, in any language: initials, U.S, z. B
 INITIAL = regex.compile(r"(?V1)[\p{L}--\p{Hangul}]|\S*\p{L}\.\p{L}+")  # a syllable of Korean is a word
-LAST_WORD = regex.compile(r"(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{N}])\.)+$")
+# One letter alone may be an initial: that of can't, l'a, AT&T or 20°C is not alone.
+LAST_WORD = regex.compile(r"\p{L}['’]\p{Ll}$|[\p{L}\p{N}][&°]\p{L}$|(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{N}])\.)+$")
+LIST_NUMBER = regex.compile(r"(?:^|\n)[^\S\n]*\d{1,2}$")
 LONGEST_WORD = 20  # characters of it that are looked at
 NUMBER = "0"  # among abbreviations it stands for numbers of one or two digits: German has "am 3. Oktober"
 # Without a list of abbreviations: Mr, St, 3
@@ -40,7 +42,7 @@ def sentence_spans(paragraph: str, abbreviations: Collection[str] | None = None)
 
     After marks of scripts with blanks there is a blank, and then no small letter, unless the paragraph has no capital.
     A closing quote stays with its sentence. A full stop ends no sentence after a single letter, after what has a full
-    stop inside, such as ``U.S``, and after an abbreviation.
+    stop inside, such as ``U.S``, after an abbreviation, and after a number of a list, at the beginning of a line.
 
     Args:
         paragraph: line breaks in it are blanks.
@@ -71,8 +73,12 @@ def _ends_sentence(
     is_small = begin.islower() and begin != begin.title()  # Georgian letters have no capitals at a sentence's begin
     if not after[:1].isspace() or has_capitals and is_small:
         return False
-    before = LAST_WORD.search(paragraph[max(0, marks.start() - LONGEST_WORD) : marks.start()].rstrip())
-    return marks[0] != "." or before is None or not _is_abbreviation(before[0], begin.isdigit(), abbreviations)
+    if marks[0] != ".":
+        return True
+    start = max(0, marks.start() - LONGEST_WORD)
+    before = LAST_WORD.search(paragraph[start : marks.start()].rstrip())
+    is_listed = LIST_NUMBER.search(paragraph, start, marks.start())
+    return not is_listed and (before is None or not _is_abbreviation(before[0], begin.isdigit(), abbreviations))
 
 
 def _is_abbreviation(word: str, before_number: bool, abbreviations: Collection[str] | None) -> bool:

@@ -16,26 +16,26 @@ CSS = "figcaption {font-weight: 600} svg {display: block; margin-top: .5rem} foo
 def read(text: str) -> tuple:
     """The sentences of a text: the state, and the list to choose from."""
     sentences = views.sentences_of(text)
-    choices = [(" ".join(words), number) for number, words in enumerate(sentences)]
+    choices = [(" ".join(words), number) for number, (words, _) in enumerate(sentences)]
     return sentences, gr.Radio(choices, value=0 if choices else None, visible=len(choices) > 1)
 
 
-def show(sentences: list[views.Words], number: int | None, method: str, form: str) -> tuple:
+def show(sentences: list[views.Sentence], number: int | None, method: str, form: str) -> tuple:
     """Everything about the chosen sentence."""
     if not sentences or number is None:
         return "<p>Type a text.</p>", "", gr.Dropdown([], value=None), [], ""
-    words = sentences[number]
-    choices = list(dict(views.constituents(words)))
-    nearest = views.nearest_view(words, choices[0])
-    copied = views.copy_view(words, method, form)
-    return views.trees_view(words), views.chart_view(words), gr.Dropdown(choices, value=choices[0]), nearest, copied
+    chosen = sentences[number]
+    choices = list(dict(views.constituents(chosen)))
+    nearest = views.nearest_view(chosen, choices[0])
+    copied = views.copy_view(chosen, method, form)
+    return views.trees_view(chosen), views.chart_view(chosen), gr.Dropdown(choices, value=choices[0]), nearest, copied
 
 
-def search(sentences: list[views.Words], number: int | None, chosen: str | None) -> list[list[str]]:
+def search(sentences: list[views.Sentence], number: int | None, chosen: str | None) -> list[list[str]]:
     return views.nearest_view(sentences[number], chosen) if sentences and number is not None and chosen else []
 
 
-def copy(sentences: list[views.Words], number: int | None, method: str, form: str) -> str:
+def copy(sentences: list[views.Sentence], number: int | None, method: str, form: str) -> str:
     return views.copy_view(sentences[number], method, form) if sentences and number is not None else ""
 
 

@@ -25,6 +25,8 @@ from tokenization_fast_r2d2.sentences import find_abbreviations, split_text
     ["משפט.\u200f", "זה."],
     ["NATO არის აქ.", "ეს არის წიგნი."],
     ["He said no... and left.", "Nothing.", "It was 5 p.m. when Yahoo! bought it."],
+    ["You can't.", "It was Mary’s.", "She is at AT&T.", "It has 20°C.", "Il l'a."],
+    ["J.-P. O'B. Smith and d'A. Camus left.", "It rained."],
 ])  # fmt: skip
 def test_sentences_of_any_script_end_where_unicode_says(sentences):
     assert split_text("  ".join(sentences)) == sentences
@@ -38,6 +40,12 @@ def test_scripts_without_blanks_need_none_after_a_sentence():
     ]
     assert split_text("値は３．５だ．次へ⁉はい") == ["値は３．５だ．", "次へ⁉", "はい"]
     assert split_text("មួយ។ពីរ") == ["មួយ។", "ពីរ"]
+
+
+def test_a_number_of_a_list_goes_with_its_item():
+    text = "What to know:\n1. Stay in.\n 12. It was May 3. He left in 7. I know."
+    assert split_text(text, {"mr"}) == ["What to know:\n1. Stay in.", "12. It was May 3.", "He left in 7.", "I know."]
+    assert split_text("1. Item one", set()) == ["1. Item one"]
 
 
 @given(st.text(max_size=60))
