@@ -50,9 +50,9 @@ from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.chart_probabilities import probabilities_of_batch
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
-from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, hold_folder
+from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
-from pretraining.checkpoints import last_whole_checkpoint, put_in_place, save_model
+from pretraining.checkpoints import MODEL, STOPPED, check_folder, last_whole_checkpoint, put_in_place, save_model
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
@@ -60,8 +60,6 @@ from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
 from tokenization_fast_r2d2.word_rules import find_words
-
-MODEL = "model"  # the folder of a finished run's model
 
 
 @dataclass
@@ -213,18 +211,8 @@ def main(arguments: list[str] | None = None) -> None:
     options, settings = parser.parse_args_into_dataclasses(arguments)
     folder = Path(settings.output_dir)
     with hold_folder(folder):
-        check_folder(folder, is_resuming=settings.resume_from_checkpoint is not None)
+        check_folder(folder, settings.resume_from_checkpoint)
         distill(options, settings, folder)
-
-
-def check_folder(folder: Path, is_resuming: bool) -> None:
-    """Raise ValueError if a run would replace a model, or begin in a folder that holds something."""
-    held = [path.name for path in folder.iterdir() if path.name not in (LOCK_FILE, OWNER_FILE)]
-    if MODEL in held:
-        raise ValueError(f"{folder} holds a finished model already; give another --output_dir")
-    if held and not is_resuming:
-        raise ValueError(f"{folder} is not empty; give another --output_dir, or go on with a run that was stopped by "
-                         "--resume_from_checkpoint true")  # fmt: skip
 
 
 def distill(options: DistillationOptions, settings: DistillationArguments, folder: Path) -> None:
@@ -320,4 +308,4 @@ if __name__ == "__main__":
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit("stopped; the same command with --resume_from_checkpoint true goes on from the newest checkpoint")
+        sys.exit(STOPPED)

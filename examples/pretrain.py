@@ -32,7 +32,7 @@ from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
 from modeling_fast_r2d2.text_files import hold_folder
-from pretraining.checkpoints import OF_THE_RUN, find_damage, put_in_place, resume, save_model
+from pretraining.checkpoints import MODEL, OF_THE_RUN, find_damage, put_in_place, resume, save_model
 from pretraining.data import read_data, read_held_out
 from pretraining.decisions import decide
 from pretraining.loop import train
@@ -44,7 +44,6 @@ from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
-MODEL = "model"  # the folder of a finished run's model
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -124,8 +123,9 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
     with accelerator.main_process_first():
         held_out = read_held_out(options.data)
         options, warnings = decide(read_as_given_model(options))
-    for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings), "reading the corpus"]:
-        accelerator.print(line, flush=True)  # a corpus of ten million words takes minutes
+    if accelerator.is_main_process:
+        for line in [*options.decisions, *(f"warning: {warning}" for warning in warnings), "reading the corpus"]:
+            print(line, flush=True)  # a corpus of ten million words takes minutes
     data = read_data(options, held_out, accelerator)
     run = Run(options, accelerator, data)
     print_overview(run)

@@ -29,7 +29,7 @@ from transformers import (
 from modeling_fast_r2d2 import FastR2D2Model
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model, load_tokenizer
 from modeling_fast_r2d2.text_files import hold_folder
-from pretraining.checkpoints import last_whole_checkpoint
+from pretraining.checkpoints import STOPPED, check_folder, last_whole_checkpoint
 from pretraining.corpus import read_texts
 from pretraining.options import DataOptions
 
@@ -68,6 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
     size = load_model(FastR2D2Model, checkpoint).num_parameters()
     config = peer_config(size, options.num_hidden_layers, tokenizer, options.max_length)
     with hold_folder(Path(settings.output_dir)):
+        check_folder(Path(settings.output_dir), settings.resume_from_checkpoint, may_be_over=True)
         if settings.resume_from_checkpoint in ("True", "true"):
             settings.resume_from_checkpoint = last_whole_checkpoint(Path(settings.output_dir))
         trainer = make_trainer(config, tokenizer, options, settings)
@@ -126,3 +127,5 @@ if __name__ == "__main__":
         main()
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)

@@ -22,7 +22,7 @@ from glue.report import collect_results, model_card, table
 from glue.tasks import Task, find_task, read_task
 from glue.training import FineTuningArguments, GlueOptions, make_trainer
 from modeling_fast_r2d2.text_files import hold_folder, read_record, write_text
-from pretraining.checkpoints import last_whole_checkpoint
+from pretraining.checkpoints import STOPPED, check_folder, last_whole_checkpoint
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -37,6 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
             "checkpoint of each"
         )
     with hold_folder(Path(settings.output_dir)):
+        for task in tasks:
+            check_folder(Path(settings.output_dir) / task.name, settings.resume_from_checkpoint, may_be_over=True)
         all_results = [run(task, options, copy.copy(settings)) for task in tasks]
     if settings.should_save:
         print(f"\n{table(all_results)}\n\nresults of all epochs: {settings.output_dir}/<task>/results.json")
@@ -74,3 +76,5 @@ if __name__ == "__main__":
         main()
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)

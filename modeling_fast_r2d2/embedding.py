@@ -260,7 +260,9 @@ def batches_by_length(
             check_limit(name, limit)
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        is_full = len(batch) == batch_size or (batch_tokens and (len(batch) + 1) * lengths[row] > batch_tokens)
+        is_full = (batch_size and len(batch) >= batch_size) or (
+            batch_tokens and (len(batch) + 1) * lengths[row] > batch_tokens
+        )
         if batch and is_full:
             yield batch
             batch = []
@@ -271,7 +273,7 @@ def batches_by_length(
 
 def check_limit(name: str, limit: Any) -> None:
     """Raise ValueError for what is no number of 1 or more."""
-    if not isinstance(limit, Real) or limit < 1:
+    if not isinstance(limit, Real) or not limit >= 1:  # NaN is none
         raise ValueError(f"{name} must be >= 1, got {limit!r}")
 
 

@@ -15,7 +15,7 @@ class FastR2D2Output(ModelOutput):
     """
     Args:
         last_hidden_state: ``(batch, 2 * seq_len - 1, hidden_size)``: leaves at 0 ... n-1, the constituent that splits
-            at ``k`` at ``seq_len + k``, zeros elsewhere.
+            at ``k`` at ``seq_len + k``, zeros elsewhere; not pooled.
         pooler_output: ``(batch, hidden_size)``, sentence vectors: those of the roots, through `FastR2D2Model.pool`.
         split_scores: ``(batch, seq_len - 1)``, the scores that made the trees: the parser's or those given, with
             ``split_bonus``. Those past the sentence mean nothing.

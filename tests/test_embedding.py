@@ -102,7 +102,7 @@ def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tm
     with pytest.raises(ValueError, match="give tokenizer="):
         fresh.encode(TEXTS)
     assert fresh.encode(TEXTS, tokenizer=tokenizer).shape == (5, model.config.hidden_size)
-    for wrong in (0, "8"):
+    for wrong in (0, "8", float("nan")):
         with pytest.raises(ValueError, match=f"batch_size must be >= 1, got {wrong!r}"):
             model.encode(TEXTS, batch_size=wrong)
 

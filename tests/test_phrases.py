@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from modeling_fast_r2d2 import TreeParser
 from modeling_fast_r2d2.parsing.phrases import Neighbour, PhraseIndex, vector_of
@@ -46,7 +47,7 @@ def test_of_phrases_that_overlap_only_the_best_is_shown(parser):
             assert one.words != other.words or apart
     cosines = index.vectors.astype(np.float32) @ (vector / np.linalg.norm(vector))
     assert found[0].cosine == pytest.approx(float(cosines.max()))
-    assert len(index.nearest(vector, 2)) == 2
+    assert len(index.nearest(vector, 2)) == 2 and index.nearest(vector, 0) == index.nearest(vector, -1) == []
 
 
 def test_an_index_is_kept_in_a_file(index, tmp_path):
@@ -54,9 +55,10 @@ def test_an_index_is_kept_in_a_file(index, tmp_path):
     loaded = PhraseIndex.load(tmp_path / "a.phrases")
     assert loaded.sentences == index.sentences and loaded.source == index.source
     assert all(np.array_equal(vars(loaded)[name], vars(index)[name]) for name in ("places", "vectors", "probe"))
-    numbers, parts = index.places[:, 0].copy(), (index.vectors, index.probe)
-    PhraseIndex(index.sentences, index.places, *parts, []).save(tmp_path / "no source.phrases")
-    PhraseIndex(index.sentences, numbers, *parts, {}).save(tmp_path / "no places.phrases")
+    content = bytearray((tmp_path / "a.phrases").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "changed.phrases").write_bytes(content)
+    save_file({"vectors": index.vectors}, tmp_path / "lacking.phrases")
     (tmp_path / "a.phrases").write_bytes(b"{}")
     for path in tmp_path.iterdir():
         with pytest.raises(ValueError, match="no index of phrases, or damaged"):

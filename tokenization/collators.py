@@ -79,12 +79,13 @@ def _sentence_of_pair(pair: Feature, side: int) -> Feature:
 
 def _without_padding(feature: Feature) -> Feature:
     """The sentence alone, where a tokenizer or a processor has padded it, on either side."""
-    if feature.get("attention_mask") is None:
+    mask = feature.get("attention_mask")
+    if mask is None or all(np.asarray(mask)):
         return feature
-    is_token = torch.as_tensor(feature["attention_mask"]).bool()
-    found = feature | {"input_ids": torch.as_tensor(feature["input_ids"])[is_token]}
+    is_token = np.asarray(mask, bool)
+    found = {**feature, "input_ids": np.asarray(feature["input_ids"])[is_token]}
     if feature.get("split_signs") is not None:
-        found["split_signs"] = torch.as_tensor(feature["split_signs"])[is_token[:-1] & is_token[1:]]
+        found["split_signs"] = np.asarray(feature["split_signs"])[is_token[:-1] & is_token[1:]]
     return found
 
 
@@ -103,7 +104,8 @@ def _labels(features: list[Feature], num_splits: int = 0) -> dict[str, Tensor]:
                 f"row {missing[0]} of the batch has no {key!r} but other rows have one; label all rows or none"
             )
         if not missing and any(np.ndim(label) == 2 or not np.size(label) for label in labels):  # one token: no split
-            return {"labels": pad_spans(labels, num_splits)}
+            trees = (np.reshape(label, (-1, 2)).astype(int) for label in labels)
+            return {"labels": pad_spans([tree[(tree != -1).any(1)] for tree in trees], num_splits)}
         if not missing:
             return {"labels": torch.stack([torch.as_tensor(label) for label in labels])}
     return {}

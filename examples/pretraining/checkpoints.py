@@ -20,12 +20,13 @@ from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_model
 from transformers import PreTrainedTokenizerBase
 
-from modeling_fast_r2d2.text_files import checksum, disk_errors, read_record
+from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, checksum, disk_errors, read_record
 from pretraining.grammar import Grammar
 
 logger = get_logger(__name__)
 
-MANIFEST = "files.json"
+MANIFEST, MODEL = "files.json", "model"  # the latter is the folder of a finished run's model
+STOPPED = "stopped; the same command with --resume_from_checkpoint true goes on from the newest checkpoint"
 OF_THE_RUN = MANIFEST, "optimizer.pt", "process-*.pt", "progress.json"  # files of a checkpoint beside its model's
 # By the name of a figure in evaluations.
 HIGHER_IS_BETTER = {"f1": True, "validation_lm_loss": False}
@@ -139,6 +140,16 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def check_folder(folder: Path, resume_from_checkpoint: str | None, may_be_over: bool = False) -> None:
+    """Raise ValueError if a run of `Trainer` would replace a model, or mix its checkpoints with another run's."""
+    held = [path.name for path in folder.glob("*") if path.name not in (LOCK_FILE, OWNER_FILE)]
+    if MODEL in held and not (may_be_over and resume_from_checkpoint):
+        raise ValueError(f"{folder} holds a finished model already; give another --output_dir")
+    if held and not resume_from_checkpoint:
+        raise ValueError(f"{folder} is not empty; give another --output_dir, or go on with a run that was stopped by "
+                         "--resume_from_checkpoint true")  # fmt: skip
 
 
 def last_whole_checkpoint(folder: Path) -> str | None:

@@ -69,6 +69,14 @@ def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradie
 
 def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
     """The given model. Its configuration may be overridden where its weights stay or grow."""
+    config, narrow = final_config(options), narrow_config(options)
+    model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=HEADS, config=narrow), options.model, "model")
+    return model if weights_of(narrow) == weights_of(config) else widen(model, config)
+
+
+def narrow_config(options: ModelOptions) -> FastR2D2Config:
+    """The final configuration in the sizes of the given model, whose weights it has. Raises ValueError for overrides
+    that want others."""
     given, config = given_config(options), final_config(options)
     narrow = config
     sizes_fit = all(getattr(config, name) >= getattr(given, name) for name in WIDER)
@@ -80,8 +88,7 @@ def load_given_model(options: ModelOptions) -> FastR2D2ForPreTraining:
             f"--config_overrides {options.config_overrides!r} wants other weights than those in {options.model!r}; "
             f"a given model may only grow, in {' and '.join(WIDER)} and by a pooler; others belong to a new model"
         )
-    model = _load(partial(load_model, FastR2D2ForPreTraining, may_miss=HEADS, config=narrow), options.model, "model")
-    return model if weights_of(narrow) == weights_of(config) else widen(model, config)
+    return narrow
 
 
 @torch.no_grad()
@@ -139,7 +146,8 @@ def _places(axis: str | None, size: int, old: FastR2D2Config, new: FastR2D2Confi
 def read_as_given_model(options: Options) -> Options:
     """The options with ``keep_punctuation`` as a given model was trained: one that never saw punctuation would read it
     otherwise, and its trees would be worse. Wrong overrides show here, before a corpus is read."""
-    keep = final_config(options.model).punctuation == "keep" and options.data.keep_punctuation
+    config = narrow_config(options.model) if options.model.model else final_config(options.model)
+    keep = config.punctuation == "keep" and options.data.keep_punctuation
     return replace(options, data=replace(options.data, keep_punctuation=keep))
 
 

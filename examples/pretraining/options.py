@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from modeling_fast_r2d2.grammar_induction.treebanks import PTB_SECTIONS
 from pretraining.checkpoints import HIGHER_IS_BETTER
@@ -218,6 +220,10 @@ class Options:
             raise ValueError(f"--metric_for_best_model {metric} needs --{needed[metric]}")
         if output.push_to_hub and not output.hub_model_id:
             raise ValueError("--push_to_hub needs --hub_model_id, the repository to upload to, such as user/name")
+        for folder in filter(os.path.isdir, [*self.data.corpus, *(self.data.validation or [])]):
+            if Path(output.output_dir).resolve().is_relative_to(Path(folder).resolve()):
+                raise ValueError(f"--output_dir {output.output_dir} lies within {folder}, so that the run's own files "
+                                 "would be read as text; give a folder elsewhere")  # fmt: skip
 
     def _check_stages(self) -> None:
         if self.stages and self.training.max_steps is not None:

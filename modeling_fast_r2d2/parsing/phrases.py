@@ -1,6 +1,8 @@
 """Phrases of a corpus that say something like a given one: constituents, found by their vectors."""
 
+import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,17 +119,16 @@ class PhraseIndex:
         [vector] = _of_length_1(np.asarray(vector, np.float32)[None])
         parts = np.array_split(self.vectors, len(self) // 100_000 + 1)  # since float32 takes twice the memory
         cosines = np.concatenate([part.astype(np.float32) @ vector for part in parts])
-        chosen: list[int] = []
+        found: list[Neighbour] = []
+        taken: dict[int, list[tuple[int, int]]] = defaultdict(list)  # of each sentence
         for row in np.argsort(-cosines, kind="stable").tolist():
-            if len(chosen) == count:
+            if len(found) >= count:
                 break
-            if not any(self._overlap(row, other) for other in chosen):
-                chosen.append(row)
-        return [self._neighbour(row, float(cosines[row])) for row in chosen]
-
-    def _overlap(self, row: int, other: int) -> bool:
-        (sentence, first, last), (other_sentence, other_first, other_last) = self.places[[row, other]].tolist()
-        return sentence == other_sentence and first <= other_last and other_first <= last
+            sentence, first, last = self.places[row].tolist()
+            if all(last < i or j < first for i, j in taken[sentence]):
+                taken[sentence].append((first, last))
+                found.append(self._neighbour(row, float(cosines[row])))
+        return found
 
     def _neighbour(self, row: int, cosine: float) -> Neighbour:
         sentence, first, last = self.places[row].tolist()
@@ -137,7 +138,7 @@ class PhraseIndex:
         """Write one file, whole or not at all. Raises OSError if it cannot be written."""
         text = np.frombuffer("\n".join(self.sentences).encode(), np.uint8)
         tensors = {"vectors": self.vectors, "places": self.places, "probe": self.probe, "text": text}
-        metadata = {"source": json.dumps(self.source)}
+        metadata = {"source": json.dumps(self.source), "sha256": _checksum(tensors)}
         with disk_errors(Path(path)):
             write_aside(Path(path), lambda aside: save_file(tensors, aside, metadata))
 
@@ -147,11 +148,10 @@ class PhraseIndex:
         try:
             with safe_open(path, "numpy") as file:
                 tensors = {name: file.get_tensor(name) for name in ("vectors", "places", "probe", "text")}
-                source = json.loads((file.metadata() or {})["source"])
-            sentences = tensors["text"].tobytes().decode().split("\n")
-            has_parts = tensors["places"].shape == (len(tensors["vectors"]), 3) and isinstance(source, dict)
-            if not has_parts or tensors["places"][:, 0].max() >= len(sentences):
-                raise ValueError("its parts do not fit together")
+                metadata = file.metadata() or {}
+            if metadata["sha256"] != _checksum(tensors):
+                raise ValueError("its checksum is another one")
+            source, sentences = json.loads(metadata["source"]), tensors["text"].tobytes().decode().split("\n")
         except (SafetensorError, KeyError, ValueError) as error:
             raise ValueError(f"{path} is no index of phrases, or damaged ({error}); make it again") from error
         return cls(sentences, tensors["places"], tensors["vectors"], tensors["probe"], source)
@@ -172,6 +172,13 @@ def _encode(parser: TreeParser, texts: Sequence[str]) -> Iterator[tuple[list[str
     read = parser.read(list(texts))
     for sentence, vectors in zip(read, parser.node_vectors(read), strict=True):
         yield list(sentence.words), vectors
+
+
+def _checksum(tensors: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(np.ascontiguousarray(tensors[name]))
+    return digest.hexdigest()
 
 
 def _of_length_1(rows: np.ndarray) -> np.ndarray:

@@ -60,6 +60,8 @@ def test_a_bert_learns_masked_words_goes_on_and_is_fine_tuned(checkpoint, corpus
     pretrain(checkpoint, corpus, tmp_path / "bert", *short, "--max_steps", "60", "--resume_from_checkpoint", "true")
     history = json.loads((tmp_path / "bert" / "checkpoint-60" / "trainer_state.json").read_text())
     assert history["global_step"] == 60 and "in the other model" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="holds a finished model already"):
+        pretrain(checkpoint, corpus, tmp_path / "bert", *short)
     run_glue.main(
         ["--tasks", "SST-2", "--data", str(glue), "--model", str(tmp_path / "bert" / "model"), "--use_cpu"]
         + ["--output_dir", str(tmp_path / "glue"), "--learning_rate", "1e-2", "--per_device_train_batch_size", "8"]

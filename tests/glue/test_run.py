@@ -91,6 +91,8 @@ def test_the_newest_checkpoint_of_each_task_goes_on(checkpoint, glue, output, tm
     assert [epoch["dev_chart_loss"] for epoch in again["epochs"]] == [e["dev_chart_loss"] for e in first["epochs"]]
     [over] = run(checkpoint, glue, tmp_path, "--resume_from_checkpoint", "true")  # nothing is left to do
     assert over["train_seconds"] > again["train_seconds"] and over["best"] == again["best"]
+    with pytest.raises(ValueError, match="SST-2 holds a finished model already"):
+        run(checkpoint, glue, tmp_path)
 
 
 @pytest.mark.slow

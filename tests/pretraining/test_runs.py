@@ -366,9 +366,12 @@ def test_bad_input_is_refused_and_leaves_nothing(options, whole_run, tmp_path):
     assert "line 1: not UTF-8" in error_of([*options, "--corpus", str(latin), *out])
     stream = ["--streaming", "--max_steps", "2", "--corpus", str(giant), *out]
     assert "lines of the stream" in error_of([*options, *stream])
+    assert f"lies within {tmp_path}" in error_of([*options, "--corpus", str(tmp_path), *out])
     before_the_corpus = [*options, "--corpus", "missing.txt", *out]
     assert "no treebank at" in error_of([*before_the_corpus, "--treebank", "trees.mrg"])
     assert "no text at 'here.txt'" in error_of([*before_the_corpus, "--validation", "here.txt"])
+    wider = ["--model", "fast-r2d2-tiny", "--config_overrides", "parser_hidden_size=32"]
+    assert "wants other weights than those" in error_of([*before_the_corpus, *wider])
     assert "no_such=1" in error_of([*before_the_corpus, "--config_overrides", "no_such=1"])
     assert "no model could be loaded" in error_of([*before_the_corpus, "--no_keep_punctuation", "--model", "nowhere"])
     assert "save_minutes must be >= 0, got nan" in error_of([*options, *out, "--save_minutes", "nan"])

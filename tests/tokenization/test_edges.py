@@ -51,6 +51,12 @@ def test_padding_that_features_bring_is_left_out(tokenizer, side):
         assert torch.equal(found[name], tensor) and torch.equal(pairs[name], torch.stack([tensor] * 2, 1))
 
 
+def test_padding_of_trees_as_labels_goes_with_that_of_tokens(tokenizer):
+    rows = [{"input_ids": [5, 6, 7, 0], "attention_mask": [1, 1, 1, 0], "labels": [[0, 2], [1, 2], [-1, -1]]}]
+    batch = DataCollatorForFastR2D2(tokenizer)([*rows, {"input_ids": [5], "labels": []}])
+    assert batch["labels"].tolist() == [[[0, 2], [1, 2]], [[-1, -1]] * 2]
+
+
 @pytest.mark.parametrize("with_padding", [False, True])
 def test_features_of_a_processor_give_its_batch(tokenizer, with_padding):
     processor = FastR2D2Processor(tokenizer, punctuation="aside")
