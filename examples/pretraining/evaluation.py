@@ -18,6 +18,7 @@ from modeling_fast_r2d2.embedding import evaluation, in_batches
 from modeling_fast_r2d2.grammar_induction import LabelledTree, chain_shares, from_spans, read_treebank, score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import cut
 from pretraining.counts import CountTeacher
 from tokenization_fast_r2d2 import DataCollatorForFastR2D2
@@ -61,9 +62,10 @@ def evaluate(run, check: Callable[..., object]) -> dict[str, float]:
         with stopping_together(run.accelerator):
             figures |= run.scorer(check)
     if run.data.to_draw and run.accelerator.is_main_process:
-        with open(run.folder / "trees.txt", "a", encoding="utf-8") as file:
-            drawn = draw_trees(run.model, run.data.tokenizer, run.data.to_draw)
-            file.write(f"== step {run.progress.step}\n\n{drawn}\n\n")
+        file, title = run.folder / "trees.txt", f"== step {run.progress.step}\n"
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        before = before.partition(title)[0]  # a run that was killed takes steps again
+        write_text(file, f"{before}{title}\n{draw_trees(run.model, run.data.tokenizer, run.data.to_draw)}\n\n")
     return figures
 
 

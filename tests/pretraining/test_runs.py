@@ -115,6 +115,8 @@ def test_a_run_may_be_killed_at_any_moment(options, corpus, whole_run, tmp_path)
             shutil.rmtree(run)
     assert pretrain(arguments) == [0]
     assert_same_weights(run, whole_run)
+    titles = re.findall("== step .*", (run / "trees.txt").read_text(encoding="utf-8"))
+    assert len(set(titles)) == len(titles) > 0
 
 
 # What happens when; the exit code, what is said, and the last step saved: a signal may come before a step or after it.
