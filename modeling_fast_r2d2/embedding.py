@@ -273,7 +273,7 @@ def batches_by_length(
 
 def check_limit(name: str, limit: Any) -> None:
     """Raise ValueError for what is no number of 1 or more."""
-    if not isinstance(limit, Real) or not limit >= 1:  # NaN is none
+    if not isinstance(limit, Real) or limit < 1 or limit != limit:  # NaN
         raise ValueError(f"{name} must be >= 1, got {limit!r}")
 
 

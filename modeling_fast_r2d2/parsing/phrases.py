@@ -177,7 +177,7 @@ def _encode(parser: TreeParser, texts: Sequence[str]) -> Iterator[tuple[list[str
 def _checksum(tensors: dict[str, np.ndarray]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        digest.update(np.ascontiguousarray(tensors[name]))
+        digest.update(np.ascontiguousarray(tensors[name]).data)
     return digest.hexdigest()
 
 
