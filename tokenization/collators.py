@@ -80,13 +80,19 @@ def _sentence_of_pair(pair: Feature, side: int) -> Feature:
 def _without_padding(feature: Feature) -> Feature:
     """The sentence alone, where a tokenizer or a processor has padded it, on either side."""
     mask = feature.get("attention_mask")
-    if mask is None or all(np.asarray(mask)):
+    if mask is None or np.asarray(mask).all():
         return feature
     is_token = np.asarray(mask, bool)
     found = {**feature, "input_ids": np.asarray(feature["input_ids"])[is_token]}
     if feature.get("split_signs") is not None:
         found["split_signs"] = np.asarray(feature["split_signs"])[is_token[:-1] & is_token[1:]]
     return found
+
+
+def _tree_without_padding(label: Any) -> list[tuple[int, int]]:
+    """Up to the last span: -1 before it is a split point of which nothing is known."""
+    tree = np.asarray(label).reshape(-1, 2)
+    return tree[: 1 + max((tree != -1).any(1).nonzero()[0], default=-1)].tolist()
 
 
 def _of_all(features: list[Feature], key: str) -> list[Any] | None:
@@ -104,8 +110,7 @@ def _labels(features: list[Feature], num_splits: int = 0) -> dict[str, Tensor]:
                 f"row {missing[0]} of the batch has no {key!r} but other rows have one; label all rows or none"
             )
         if not missing and any(np.ndim(label) == 2 or not np.size(label) for label in labels):  # one token: no split
-            trees = (np.reshape(label, (-1, 2)).astype(int) for label in labels)
-            return {"labels": pad_spans([tree[(tree != -1).any(1)] for tree in trees], num_splits)}
+            return {"labels": pad_spans([_tree_without_padding(label) for label in labels], num_splits)}
         if not missing:
             return {"labels": torch.stack([torch.as_tensor(label) for label in labels])}
     return {}

@@ -55,6 +55,8 @@ def test_padding_of_trees_as_labels_goes_with_that_of_tokens(tokenizer):
     rows = [{"input_ids": [5, 6, 7, 0], "attention_mask": [1, 1, 1, 0], "labels": [[0, 2], [1, 2], [-1, -1]]}]
     batch = DataCollatorForFastR2D2(tokenizer)([*rows, {"input_ids": [5], "labels": []}])
     assert batch["labels"].tolist() == [[[0, 2], [1, 2]], [[-1, -1]] * 2]
+    rows[0]["labels"] = torch.tensor([[-1, -1], [0, 2], [-1, -1]])  # nothing is known of the first split point
+    assert DataCollatorForFastR2D2(tokenizer)(rows)["labels"].tolist() == [[[-1, -1], [0, 2]]]
 
 
 @pytest.mark.parametrize("with_padding", [False, True])
