@@ -202,6 +202,8 @@ class TreebankScore(TrainerCallback):
         self.gold, self.tokenizer = read_gold_trees(path, half=half), tokenizer
 
     def on_save(self, arguments, state, control, model, **_) -> None:
+        if not state.is_world_process_zero:
+            return
         scores = score_trees(model_trees(TreeParser(model, self.tokenizer), self.gold), self.gold)
         print(f"step {state.global_step}: sentence F1 {scores.sentence_f1:.1f}")
 

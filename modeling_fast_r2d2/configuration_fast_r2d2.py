@@ -79,6 +79,9 @@ class FastR2D2Config(PreTrainedConfig):
         pooler: Whether sentence and constituent vectors are a linear map of the nodes' vectors, so that cosines compare
             what is said; otherwise they are the nodes' vectors. Older models have none.
         hidden_dropout_prob, attention_probs_dropout_prob: Dropout in the composition stack and the task heads.
+        initializer_range: Standard deviation of the encoder's token embeddings in a new model; other weights begin as
+            in PyTorch.
+        tie_word_embeddings: Whether the language model's output matrix is that of the token embeddings.
         window_size: The paper's ``m``: the largest number of candidates of a chart cell.
         encoding: How `FastR2D2Model` encodes: ``"forced"`` (along the parser's tree, "Fast-R2D2*" in the paper),
             ``"chart"`` (over the chart that the parser pruned, "Fast-R2D2") or ``"heuristic"`` (the predecessor R2D2).

@@ -40,8 +40,9 @@ from .encoder import EncodedChart, nodes_for
 def encode_heuristic(
     lengths: Tensor, leaves: Tensor, composition: Composition, tasks: Tensor, window_size: int, choice_noise: float = 0
 ) -> tuple[Chart, EncodedChart]:
-    """Prune and encode a batch; arguments and results are those of `encoder.encode_chart`, but ``lengths`` is on the
-    host, where charts are pruned. Each merge makes it wait once, for the probabilities of the new cells."""
+    """Prune and encode a batch: the chart, and its encoding as from `encoder.encode_chart`, whose arguments these are.
+    ``lengths`` is on the host, where charts are pruned. Each merge makes it wait once, for the probabilities of the new
+    cells."""
     table = UnitTable.of_tokens(lengths, window_size)
     longest = int(lengths.max())
     cells = GrowingCells(lengths, leaves, composition, tasks, window_size, choice_noise)

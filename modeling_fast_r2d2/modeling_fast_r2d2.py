@@ -106,7 +106,7 @@ class FastR2D2Model(TextEncoder, FastR2D2PreTrainedModel):
             atom_spans: ``(batch, max_spans, 2)`` long, spans that must be constituents of the parser's tree, such as
                 words of several pieces; inclusive, padded with -1. R2D2's heuristic has no parser and ignores them.
             inputs_embeds: ``(batch, seq_len, hidden_size)``, of any float dtype, in place of ``input_ids``; needs
-                ``split_scores``.
+                ``split_scores``, and a token in each row.
             split_scores: ``(batch, seq_len - 1)`` in place of the parser's.
             encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``. ``"minimum_risk"``
                 is ``"chart"``, root included, but ``spans`` and constituents are those of another tree of it: the one
@@ -468,6 +468,7 @@ class FastR2D2Classifier(FastR2D2WithLanguageModel):
         """Arguments and errors are those of `FastR2D2Model`; the class's docstring has the shapes.
 
         Args:
+            encoding: ``"forced"``, ``"chart"`` or ``"heuristic"``; None takes ``config.encoding``.
             labels: ``(batch,)`` long for classes; float ``(batch,)`` or ``(batch, num_labels)`` for regression or
                 several labels, as in transformers. With labels the output has a loss: in training the weighted sum of
                 the task loss along the parser's tree, the task loss over the chart, the language-model loss and the
@@ -547,7 +548,8 @@ class FastR2D2ForPairClassification(FastR2D2Classifier):
     """Classification of sentence pairs: both roots and ``[PAIR]`` through the decoder (paper, Section 4.2).
 
     The second axis of the inputs has the pair's two sentences: ``input_ids`` is ``(batch, 2, seq_len)``, ``atom_spans``
-    ``(batch, 2, max_spans, 2)`` and so on. Error messages count sentences: pair ``b`` is rows 2b and 2b + 1.
+    ``(batch, 2, max_spans, 2)`` and so on. Error messages count sentences: pair ``b`` is rows 2b and 2b + 1. Only those
+    about ``labels`` and ``token_type_ids`` count pairs.
 
     The output of a tokenizer for two texts works as well: ``input_ids`` ``(batch, seq_len)`` with ``token_type_ids``,
     0 on the first sentence and 1 on the second, and no ``atom_spans``.

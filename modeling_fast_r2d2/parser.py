@@ -287,11 +287,11 @@ def range_logsumexp(values: Tensor, first: Tensor, last: Tensor) -> Tensor:
     return torch.where(first == last, values[first], torch.logaddexp(part[0], part[1]))
 
 
-def _standardize(scores: Tensor, is_split: Tensor, eps: float = 1e-5) -> Tensor:
+def _standardize(scores: Tensor, is_split: Tensor) -> Tensor:
     """Zero mean and unit variance over each sentence's split points."""
     count = is_split.sum(1, keepdim=True).clamp(min=1)
     centred = (scores - (scores * is_split).sum(1, keepdim=True) / count) * is_split
-    return centred * torch.rsqrt(centred.square().sum(1, keepdim=True) / count + eps)
+    return centred * torch.rsqrt(centred.square().sum(1, keepdim=True) / count + 1e-5)
 
 
 def _sinusoidal_positions(length: int, size: int, device: torch.device) -> Tensor:

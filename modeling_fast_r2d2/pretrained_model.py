@@ -173,7 +173,8 @@ def parameter_groups(
         weight_decay: of all but biases.
 
     Returns:
-        Dicts with ``params``, ``lr``, ``weight_decay`` and ``name``, which is ``"encoder"`` or ``"parser"``.
+        Dicts with ``params``, ``lr``, ``weight_decay`` and ``name``, which is ``"encoder"`` or ``"parser"``. The bias
+        of the parser's scores is in none of them: it changes no tree and no loss.
     """
     rates = {"encoder": learning_rate, "parser": parser_learning_rate}
     groups: dict[tuple[str, float], dict[str, Any]] = {

@@ -154,6 +154,8 @@ def test_a_parser_alone_is_enough(parse, tokenizer, tmp_path):
     assert trees_of(parse_alone(SENTENCES)) == trees_of(parse(SENTENCES))
     with pytest.raises(ValueError, match="FastR2D2ForConstituencyParsing has no encoder for method='chart'"):
         parse_alone(SENTENCES, method="chart")
+    with pytest.raises(ValueError, match="FastR2D2ForConstituencyParsing has no encoder for vectors"):
+        TreeParser(model, tokenizer, with_vectors=True)
     with pytest.raises(ValueError, match="could not be loaded again"):
         parse_alone.save_pretrained(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -22,7 +22,8 @@ class DataCollatorForFastR2D2:
     (a number, a list of numbers, or a tree, a list with a span for each split point). The collator leaves other keys
     out. It returns ``input_ids`` and ``attention_mask`` ``(batch, seq_len)`` long, ``atom_spans`` ``(batch, max_spans,
     2)`` long and ``split_signs`` ``(batch, seq_len - 1)`` int8 if any feature has them, and ``labels`` ``(batch,)``,
-    ``(batch, num_labels)`` or, padded with -1, ``(batch, seq_len - 1, 2)`` if the features have labels.
+    ``(batch, num_labels)`` or, padded with -1, ``(batch, seq_len - 1, 2)`` if the features have labels. Spans, signs
+    and trees count from the first token, as in models, on whichever side a feature is padded.
 
     Args:
         tokenizer: its ``pad_token_id`` fills the padded positions. A feature without a token is padding alone, which
@@ -85,7 +86,7 @@ def _without_padding(feature: Feature) -> Feature:
     is_token = np.asarray(mask, bool)
     found = {**feature, "input_ids": np.asarray(feature["input_ids"])[is_token]}
     if feature.get("split_signs") is not None:
-        found["split_signs"] = np.asarray(feature["split_signs"])[is_token[:-1] & is_token[1:]]
+        found["split_signs"] = np.asarray(feature["split_signs"])[: max(int(is_token.sum()) - 1, 0)]
     return found
 
 

@@ -4,7 +4,7 @@ import gzip
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -13,17 +13,10 @@ Item = TypeVar("Item")
 LONGEST_LINE = 1_000_000  # characters; the time and memory of a sentence grow with its length
 
 
-def read_sentences(
-    paths: str | Path | Iterable[str | Path], clean: Callable[[str], str] | None = None
-) -> Iterator[str]:
-    """Lines of text files, without blanks at their ends; blank lines become empty strings.
-
-    Args:
-        paths: one file or several, as for `read_lines`, with the same errors.
-        clean: a function that is applied to every line, such as `clean_wikitext`.
-    """
-    for line in read_lines(paths):
-        yield clean(line.strip()) if clean else line.strip()
+def read_sentences(paths: str | Path | Iterable[str | Path]) -> Iterator[str]:
+    """Lines of text files, one or several as for `read_lines`, with the same errors, without blanks at their ends.
+    Blank lines become empty strings."""
+    return map(str.strip, read_lines(paths))
 
 
 def read_lines(

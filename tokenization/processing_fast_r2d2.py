@@ -145,7 +145,7 @@ class FastR2D2Processor(ProcessorMixin):
         return confidences(evidence, len(tree.spans), Calibration.of(config), word_odds)
 
     def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As in transformers, without what `from_pretrained` sees in the folder."""
+        """As in transformers, without ``is_described``, which `from_pretrained` sees in the folder."""
         fields = super().to_dict(*args, **kwargs)
         return {name: value for name, value in fields.items() if name != "is_described"}
 

@@ -57,7 +57,8 @@ def check_word_rule(name: str) -> None:
 
 
 def find_words(text: str, rule: str = "plain", special_tokens: tuple[str, ...] = ()) -> list[tuple[Span, bool]]:
-    """Find the words and the marks of a text, in their order. Only blanks and control characters are left out.
+    """Find the words and the marks of a text, in their order. Only blanks and what nobody sees (control characters,
+    formats such as soft hyphens beside words, and private use) are left out.
 
     Args:
         rule: one of `CUTS`.

@@ -107,9 +107,10 @@ def tokenize_sentences(
 
     Returns:
         Lists with one entry per sentence, in order: ``input_ids``, ``word_ids`` (the word number of each piece),
-        ``words`` (as the text spells them), ``offsets`` (for each piece, its first character and the one after its
-        last, in the text or in its word) and ``atom_spans`` (see `word_spans`). A sentence without text becomes one
-        ``[UNK]``; one warning gives the number of such sentences.
+        ``words`` (those that have pieces, as the text spells them; numbers count given words without pieces, too),
+        ``offsets`` (for each piece, its first character and the one after its last, in the text or in its word) and
+        ``atom_spans`` (see `word_spans`). A sentence without text becomes one ``[UNK]``; one warning gives the number
+        of such sentences.
 
     Raises:
         ValueError: if the tokenizer is slow and so does not know its words, if ``max_length`` is below 1, or as

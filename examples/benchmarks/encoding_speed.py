@@ -1,4 +1,4 @@
-"""Measure the paper's Table 5 on this machine: seconds of encoding against a BERT, by the length of sentences.
+"""Measure the paper's Table 4 on this machine: seconds of encoding against a BERT, by the length of sentences.
 
     python examples/benchmarks/encoding_speed.py --corpus text.txt --output_dir runs/speed
     python examples/benchmarks/encoding_speed.py --corpus text.txt --batch_sizes 1 8 50 --ranges 0 --lengths

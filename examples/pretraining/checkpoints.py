@@ -44,9 +44,10 @@ class Checkpoints:
     def save(self, step: int, write: Callable[[Path], None], best: int | None = None) -> None:
         """Save a checkpoint. Every process calls ``write(folder)``, and their files must have different names. That of
         the step ``best`` stays, however old it is."""
-        aside, final = self.folder / f".checkpoint-{step}.part", self.of(step)
+        final = self.of(step)
+        aside = final.with_name(f".{final.name}.part")
         if self.accelerator.is_main_process:
-            for unfinished in self.folder.glob(".checkpoint-*.part"):
+            for unfinished in self.folder.glob(".checkpoint-*"):
                 shutil.rmtree(unfinished)
             aside.mkdir(parents=True)
         self.accelerator.wait_for_everyone()
@@ -66,6 +67,8 @@ class Checkpoints:
         """The newest checkpoint that is not damaged; None if there is no checkpoint. Damaged ones are reported. Raises
         ValueError if there are checkpoints and all are damaged."""
         found, problems = None, []
+        if self.accelerator.is_main_process:
+            self._name_whole_ones()
         for checkpoint in numbered(self.folder.glob("*")) if self.accelerator.is_main_process else []:
             problem = find_damage(checkpoint)
             if problem is None:
@@ -79,6 +82,13 @@ class Checkpoints:
                 f"all checkpoints are damaged. {'. '.join(problems)}. To start again, give another --output_dir"
             )
         return found
+
+    def _name_whole_ones(self) -> None:
+        """Of a process that was killed while it saved a step again, a whole checkpoint may be without its name."""
+        for path in sorted(self.folder.glob(".checkpoint-*"), reverse=True):  # the .part before the .old one
+            final = path.with_name(path.stem.removeprefix("."))
+            if not final.exists() and find_damage(path) is None:
+                os.rename(path, final)
 
 
 def numbered(paths: Iterable[Path]) -> list[Path]:
@@ -114,7 +124,7 @@ def publish(aside: Path, final: Path) -> None:
 
 def put_in_place(aside: Path, final: Path) -> None:
     """Give a folder its name; what had it before goes at last."""
-    replaced = final.with_name(f".{final.name}.part")
+    replaced = final.with_name(f".{final.name}.old")
     if final.exists():
         shutil.rmtree(replaced, ignore_errors=True)  # left by a process that was killed here
         os.rename(final, replaced)

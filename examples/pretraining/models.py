@@ -54,7 +54,7 @@ def make_tokenizer(texts: Dataset | IterableDataset, data: DataOptions, model: M
 
 def make_model(tokenizer: PreTrainedTokenizerBase, options: ModelOptions, gradient_checkpointing: bool = False):
     """A `FastR2D2ForPreTraining` in training mode. Raises ValueError for fields in ``config_overrides`` that are
-    unknown or change the weights of a given model, and if the tokenizer does not fit the model."""
+    unknown or make a given model anything but wider, and if the tokenizer does not fit the model."""
     if options.model:
         model = load_given_model(options)
     else:

@@ -115,13 +115,16 @@ class ModelOptions:
 
 @dataclass
 class TrainingOptions:
-    """Batches and optimisation; the defaults are the paper's (Section 4.1.1)."""
+    """Batches and optimisation. Batches and learning rates are the paper's (Section 4.1.1), which trains 60 epochs and
+    does not tell the other values."""
 
     per_device_train_batch_size: int = option("largest number of sentences per process and forward pass", 64)
     per_device_train_batch_tokens: int = option("largest number of tokens per process and forward pass", 1536)
     gradient_accumulation_steps: int = option("number of forward passes per process and update", 1)
     num_train_epochs: int = option("number of passes over the corpus", 10)
-    max_steps: int | None = option("number of updates after which training and its schedule end; --streaming needs it")
+    max_steps: int | None = option(
+        "number of updates after which training and its schedule end; --streaming needs it, unless a recipe has stages"
+    )
     learning_rate: float = option("peak learning rate of the encoder", 5e-5)
     parser_learning_rate: float = option("peak learning rate of the parser", 1e-2)
     weight_decay: float = option("weight decay of all parameters but biases", 0.01)
@@ -151,7 +154,9 @@ class OutputOptions:
     })  # fmt: skip
     save_steps: int | None = option("number of updates between checkpoints; by default only --save_minutes counts")
     save_minutes: float = option("number of minutes between checkpoints", 10)
-    save_total_limit: int = option("number of checkpoints that are kept, the newest ones", 3)
+    save_total_limit: int = option(
+        "number of checkpoints that are kept, the newest ones; with --metric_for_best_model the best one, too", 3
+    )
     logging_steps: int = option("number of updates between two points of the training curves", 20)
     eval_steps: int = option("number of updates between evaluations", 500)
     metric_for_best_model: str | None = option(

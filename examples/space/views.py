@@ -42,7 +42,7 @@ def parse(sentence: Sentence, method: str) -> ParsedSentence:
 
 
 def trees_view(sentence: Sentence) -> str:
-    """The trees of all methods side by side, as HTML. Trees that equal the parser's are said to."""
+    """The trees of all methods side by side, as HTML. Captions say which trees equal the parser's."""
     parsed, figures = {method: parse(sentence, method) for method in METHODS}, []
     for method, name in METHODS.items():
         is_same = method != "parser" and parsed[method].tree == parsed["parser"].tree

@@ -41,8 +41,8 @@ def residual_norm(
         ValueError: if the shapes do not fit, or if ``dropout_p`` is out of range.
     """
     check_dropout(dropout_p)
-    if update.shape != residual.shape:
-        raise ValueError(f"update and residual must have the same shape, got {update.shape} and {residual.shape}")
+    if update.shape != residual.shape or bias.shape != update.shape[-1:]:
+        raise ValueError(f"shapes do not fit: update {update.shape}, bias {bias.shape}, residual {residual.shape}")
     if not runs_fused(update):
         return residual_norm_reference(update, bias, residual, eps, dropout_p, seed)
     return _residual_norm(update.contiguous(), bias.contiguous(), residual.contiguous(), eps, dropout_p, seed)[0]

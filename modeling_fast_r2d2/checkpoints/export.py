@@ -20,7 +20,8 @@ from ..pretrained_model import FastR2D2PreTrainedModel
 def exportable_parser(model: FastR2D2PreTrainedModel) -> TopDownParser:
     """A copy of the model's parser, in evaluation mode, by operations that can be exported for any batch and length.
 
-    Its arguments and results are those of `TopDownParser`. Scores agree to rounding; in torch itself it is slower.
+    Its arguments and results are those of `TopDownParser`, but ``lengths`` are on the device of the ids. Scores agree
+    to rounding; in torch itself it is slower.
     """
     base: Any = model.base_model
     parser = copy.deepcopy(base.parser).eval().requires_grad_(False)

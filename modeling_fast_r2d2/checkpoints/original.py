@@ -86,7 +86,8 @@ def convert_state_dict(state_dict: Mapping[str, Tensor], config: FastR2D2Config)
 
     Args:
         state_dict: weights whose names have the prefixes ``r2d2.``, ``parser.`` and ``classifier.``, or weights without
-            prefixes from the file of an encoder or a parser. A warning lists unknown names, which are left out.
+            prefixes from the file of an encoder or a parser. Unknown names are left out; a
+            warning gives their number and the first of them.
         config: our config, as from `convert_config`. If it has ``tie_decoder``, the decoder's stack is left out.
 
     Returns:

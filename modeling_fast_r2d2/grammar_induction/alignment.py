@@ -25,8 +25,8 @@ def align(
         The predicted and the gold trees.
 
     Raises:
-        ValueError: if the lists have different lengths, or if predicted leaves do not spell the gold words. The message
-            names the tree and the word.
+        ValueError: if the lists have different lengths, if predicted leaves do not spell the gold words (the message
+            names the tree and, unless it has unknown leaves, the word), or if the granularity is unknown.
     """
     if granularity not in GRANULARITIES:
         raise ValueError(f"granularity must be one of {', '.join(GRANULARITIES)}, got {granularity!r}")

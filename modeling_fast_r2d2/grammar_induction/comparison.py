@@ -64,7 +64,7 @@ Table = list[list[str]]
 
 
 def overview(results: list[Result]) -> Table:
-    """One row per system: F1 with its uncertainty, and recall of the labels in the paper's Table 2."""
+    """One row per system: F1 with its uncertainty, and recall of labels, among them those of the paper's Table 2."""
     labels = [label for label in LABELS if any(label in result.recalls() for result in results)]
     head = ["system", "sentence F1", "corpus F1", "strict F1", "script F1", *labels]
     return [head, *([*_f1_cells(result), *_recall_cells(result, labels)] for result in results)]

@@ -112,7 +112,8 @@ def score_trees(
         max_length: score only sentences of at most this number of gold words; None scores all.
 
     Raises:
-        ValueError: if ``max_length`` is below 2, or if there is no sentence of two or more words to score.
+        ValueError: if ``max_length`` is below 2, or if there is no sentence of two or more words, and of at most that
+            many, to score.
     """
     predicted, expected = align(predicted, gold, granularity)
     if max_length is not None and max_length < 2:
@@ -120,7 +121,8 @@ def score_trees(
     longest = max_length or max((tree.num_leaves for tree in gold), default=0)
     rows = [row for row, tree in enumerate(gold) if 1 < tree.num_leaves <= longest]
     if not rows:
-        raise ValueError("no gold tree of two or more words to score")
+        at_most = f", and at most {max_length}," if max_length else ""
+        raise ValueError(f"no gold tree of two or more words{at_most} to score")
     pairs = [(predicted[row], expected[row]) for row in rows]
     found: Counter[str] = Counter()
     total: Counter[str] = Counter()

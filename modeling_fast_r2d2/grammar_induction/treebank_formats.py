@@ -45,7 +45,8 @@ def reader_of(path: str | Path) -> "Callable[[str | Path], Iterator[LabelledTree
 
 
 def read_tiger(path: str | Path) -> Iterator[LabelledTree]:
-    """Sentences of a file in TIGER-XML. Raises ValueError naming file and sentence if it is damaged."""
+    """Sentences of a file in TIGER-XML. Raises ValueError naming the file if it is no XML, and the sentence if that is
+    no tree."""
     try:
         with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
             for _, element in ElementTree.iterparse(file):

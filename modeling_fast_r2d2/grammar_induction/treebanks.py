@@ -82,8 +82,8 @@ def read_treebank(
             all.
 
     Raises:
-        ValueError: if a path is missing, has no tree, or has no file of the split (the message names the path), or if
-            a tree cannot be read (it names the file and the line).
+        ValueError: if a path is missing, or if no path has a tree or a file of the split (the message names the paths);
+            or if a tree cannot be read (it names the file, and the line or the sentence).
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     trees: list[LabelledTree] = []

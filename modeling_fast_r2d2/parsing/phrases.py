@@ -43,7 +43,7 @@ class Neighbour(NamedTuple):
 
 
 class PhraseIndex:
-    """The constituents of a corpus, each once, with their vectors.
+    """The constituents of a corpus, each once, whatever its capitals, with their vectors.
 
     Args:
         sentences: the words of each sentence, with blanks between them.
@@ -75,6 +75,8 @@ class PhraseIndex:
         Args:
             parser: of words, with a model that has an encoder.
             max_words: the length of the longest phrases; the shortest have two words.
+            source: as for the class.
+            show_progress: shows a progress bar on standard error.
 
         Raises:
             ValueError: for a single text, and if no text has a phrase.

@@ -124,7 +124,7 @@ class TreeParser:
 
     Raises:
         ValueError: if ``method`` or ``punctuation`` is unknown, if ``batch_tokens`` is below 1, if the bonus is
-            negative or not finite, or if the model lacks the encoder that the method needs.
+            negative or not finite, or if the model lacks the encoder that the method or ``with_vectors`` needs.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class TreeParser:
         check_method(method)
         check_limit("batch_tokens", batch_tokens)
         if method != PARSER or with_vectors:
-            check_encoder(model, f"method={method!r}")
+            check_encoder(model, f"method={method!r}" if method != PARSER else "vectors")
         self.model, self.tokenizer, self.method = model, tokenizer, method
         self.pieces, self.keep_words, self.with_vectors = pieces, keep_words, with_vectors
         self.batch_tokens = batch_tokens
@@ -156,7 +156,8 @@ class TreeParser:
     def from_pretrained(
         cls, checkpoint: str = "fast-r2d2-tiny", method: str = "parser", device: str = "cpu", **options: Any
     ) -> "TreeParser":
-        """Load a model and its tokenizer. The encoder's weights are read only if the method needs them.
+        """Load a model and its tokenizer. The encoder's weights are read only if the method or
+        ``with_vectors`` needs them.
 
         Args:
             checkpoint: a folder, a Hub name or the name of a bundled checkpoint.

@@ -180,7 +180,7 @@ def draw_chart(words: Sequence[str], probabilities: Mapping[Span, float], title:
         The SVG as a string.
 
     Raises:
-        ValueError: if there are no words, or if a span lies outside them.
+        ValueError: if there are no words, or if a span is not of two or more of them.
     """
     if not words:
         raise ValueError("a drawing needs at least one word, got none")
@@ -199,7 +199,7 @@ def _cell(words: Sequence[str], span: Span, probability: float, column: float) -
     first, last = span
     if not 0 <= first < last < len(words):
         raise ValueError(
-            f"the span {span} lies outside the words; give first and last word, from 0 to {len(words) - 1}"
+            f"the span {span} is not of two or more of the words; give first and last, from 0 to {len(words) - 1}"
         )
     x, y = column * (first + last + 1) / 2, -ROW * (last - first)
     corner = f'x="{number(x - column / 2 + 2)}" y="{number(y - ROW / 2 + 2)}"'

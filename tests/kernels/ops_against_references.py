@@ -224,6 +224,13 @@ def test_dropout_of_everything_is_refused():
         kernels.bias_gelu(x, x[0], 1.0)
 
 
+@pytest.mark.parametrize("bias", [torch.zeros(3), torch.zeros(1, 8)], ids=lambda bias: str(tuple(bias.shape)))
+def test_a_bias_that_does_not_fit_the_rows_is_refused(bias):
+    x = torch.zeros(2, 8, device=DEVICE)
+    with pytest.raises(ValueError, match="shapes do not fit"):
+        kernels.residual_norm(x, bias.to(DEVICE), x, 1e-5)
+
+
 def test_where_torch_compiles_the_definition_runs():
     """Torch cannot trace the interpreter, so a kernel would be an error."""
     x, bias = (draw(*shape).float().to(DEVICE).requires_grad_() for shape in ((5, 24), (24,)))

@@ -60,6 +60,7 @@ def test_every_cell_stands_above_its_words():
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="at least one word"):
         draw_chart([], {})
-    with pytest.raises(ValueError, match=r"the span \(0, 2\) lies outside the words"):
-        draw_chart(["a", "b"], {(0, 2): 1.0})
+    for span in ((0, 2), (0, 0), (1, 0)):
+        with pytest.raises(ValueError, match="is not of two or more of the words; give first and last, from 0 to 1"):
+            draw_chart(["a", "b"], {span: 1.0})
     assert "svg" in draw_chart(["a"], {})

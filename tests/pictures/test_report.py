@@ -226,6 +226,8 @@ def test_what_cannot_be_scored_is_refused_before_a_file_is_made(tmp_path):
         write_report(tmp_path / "report.html", trees(CARS), trees(CATS), title="")
     with pytest.raises(ValueError, match="no gold tree of two or more words"):
         write_report(tmp_path / "report.html", trees("(S (UH Yes))"), trees("(S (UH Yes))"), title="")
+    with pytest.raises(ValueError, match="no gold tree of two or more words, and at most 2, to score"):
+        write_report(tmp_path / "report.html", trees(CARS), trees(CARS), title="", max_length=2)
     assert list(tmp_path.iterdir()) == []
 
 

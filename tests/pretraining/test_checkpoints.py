@@ -1,4 +1,5 @@
 import math
+import os
 
 import pytest
 from accelerate import Accelerator
@@ -54,6 +55,17 @@ def test_one_that_was_not_finished_is_no_checkpoint(checkpoints):
     assert (checkpoints.newest_good() / "weights").read_text() == "one"
     checkpoints.save(2, write("two"))
     assert names(checkpoints) == ["checkpoint-000000001", "checkpoint-000000002"]
+
+
+@pytest.mark.parametrize("killed_at, found", [(0, "one"), (1, "one again")])
+def test_one_that_is_replaced_is_there_at_every_moment(checkpoints, monkeypatch, killed_at, found):
+    checkpoints.save(1, write("one"))
+    renames = iter([os.rename] * killed_at)
+    monkeypatch.setattr("os.rename", lambda *paths: next(renames)(*paths))
+    with pytest.raises(StopIteration):
+        checkpoints.save(1, write("one again"))
+    monkeypatch.undo()
+    assert (checkpoints.newest_good() / "weights").read_text() == found
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_run_may_be_killed_at_any_moment(options, corpus, whole_run, tmp_path)
 ENDINGS = [
     (("step", 5, "SIGTERM"), 0, "the same command resumes the run", (5, 6)),
     (("validation", 1, "SIGTERM"), 0, "stopped and saved at step 15", (15,)),
-    (("step", 5, "full disk"), 2, "error: .*checkpoint-6.part could not be written .*is the disk full", (3,)),
+    (("step", 5, "full disk"), 2, "error: .*checkpoint-000000006.part could not be written .*is the disk full", (3,)),
 ]
 
 

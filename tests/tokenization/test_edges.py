@@ -73,6 +73,12 @@ def test_features_of_a_processor_give_its_batch(tokenizer, with_padding):
     assert torch.equal(DataCollatorForFastR2D2(tokenizer)(without)["split_signs"][1:], expected["split_signs"])
 
 
+@pytest.mark.parametrize("signs", [[1, -1, 0, 0], [1, -1]])
+def test_signs_of_a_feature_that_is_padded_on_the_left_count_from_its_first_token(tokenizer, signs):
+    feature = {"input_ids": [0, 0, 5, 6, 7], "attention_mask": [0, 0, 1, 1, 1], "split_signs": signs}
+    assert DataCollatorForFastR2D2(tokenizer)([feature])["split_signs"].tolist() == [[1, -1]]
+
+
 def test_trees_as_labels_are_padded_to_the_split_points(tokenizer):
     features = [{"input_ids": [9, 9, 9], "labels": [[0, 1], [0, 2]]}, {"input_ids": [9], "labels": []}]
     batch = DataCollatorForFastR2D2(tokenizer, pad_to_multiple_of=4)(features)

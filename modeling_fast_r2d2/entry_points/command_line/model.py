@@ -22,7 +22,7 @@ def load_parser(options: argparse.Namespace, device: str | None = None) -> TreeP
         options.device or device or ("cuda" if torch.cuda.is_available() else "cpu"),
         pieces=options.pieces,
         keep_words=not options.no_keep_words,
-        with_vectors=bool(getattr(options, "vectors", False)),
+        with_vectors=options.vectors,
         batch_tokens=options.batch_tokens,
     )
     use_threads(options.threads, parser.model)

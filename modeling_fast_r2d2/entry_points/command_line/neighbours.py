@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--file", type=Path, nargs="+", help="text files, plain or .gz, one sentence per line")
     add("--index", type=Path, help="file that keeps the phrases of the text; it is made if it is not there")
     add("--count", type=int, default=10, help="phrases that are shown; default: %(default)s")
-    add("--lines", type=int, default=MOST_LINES, help="read at most this number of lines; default: %(default)s")
+    add("--lines", type=int, default=MOST_LINES, help="read at most so many lines with text; default: %(default)s")
     add("--max_words", type=int, default=MOST_WORDS, help="words of the longest phrases; default: %(default)s")
     add("--checkpoint", default=VECTORS_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")

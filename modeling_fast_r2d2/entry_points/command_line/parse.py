@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=[*FORMATS, "svg"], help="pretty draws trees; svg is a picture; the others print one "
         "line per sentence. Default: pretty in a terminal, else brackets")  # fmt: skip
     add("--max_characters", type=int, default=LONGEST_LINE,
-        help="how long a line may be, since time and memory grow with it; default: %(default)s")  # fmt: skip
+        help="how long a line of a file may be, since time and memory grow with it; default: %(default)s")  # fmt: skip
     add("--output", type=Path, help="folder for the shards of a corpus, or for one picture per sentence")
     group = parser.add_argument_group("parse a corpus in shards; finished shards are not parsed again")
     group.add_argument(
