@@ -167,13 +167,15 @@ def to_host(*tensors: Tensor | None) -> list[Any]:
 
 
 def to_device(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Long tensors of the host on a device, in one copy. A GPU copies while the host goes on."""
+    """Long tensors of the host on a device, in one copy. A GPU of CUDA copies while the host goes on; others might read
+    what is freed by then."""
     if device.type == "cpu":
         return list(tensors)
+    is_pinned = device.type == "cuda"
     count = sum(tensor.numel() for tensor in tensors)
-    packed = torch.empty(count, dtype=torch.long, device="cpu", pin_memory=device.type == "cuda")
+    packed = torch.empty(count, dtype=torch.long, device="cpu", pin_memory=is_pinned)
     torch.cat([tensor.flatten() for tensor in tensors], out=packed)
-    return _cut(packed.to(device, non_blocking=True), tensors)
+    return _cut(packed.to(device, non_blocking=is_pinned), tensors)
 
 
 def _cut(packed: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

@@ -10,6 +10,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .configuration_fast_r2d2 import FastR2D2Config
 from .cpu_operations import apply_linear, is_plain, linear
+from .torch_internals import has_global_hooks, has_hooks
+
+GELU = type(ACT2FN["gelu"])
 
 
 class CompositionLayer(GradientCheckpointingLayer):
@@ -28,7 +31,6 @@ class CompositionLayer(GradientCheckpointingLayer):
         size = config.hidden_size
         self.num_heads = config.num_attention_heads
         self.eps = config.layer_norm_eps
-        self.is_gelu = config.hidden_act == "gelu"
         self.role_embeddings = nn.Embedding(3, size)  # task, left, right
         self.query_key_value = nn.Linear(size, 3 * size)
         self.attention_output = nn.Linear(size, size)
@@ -42,6 +44,11 @@ class CompositionLayer(GradientCheckpointingLayer):
     def linears(self) -> tuple[nn.Module, ...]:
         """The linear layers, or adapters in their places."""
         return self.query_key_value, self.attention_output, self.intermediate, self.output
+
+    @property
+    def is_gelu(self) -> bool:
+        """Whether the activation is exact GELU and nothing else, so that it may be computed with the product before."""
+        return type(self.activation) is GELU and not has_hooks(self.activation)
 
     def role_bias(self, tasks: Tensor) -> Tensor:
         """``(tokens, 3 * hidden_size)``: the roles, projected to queries and keys, plus the projection's bias. Added
@@ -77,10 +84,16 @@ class CompositionLayer(GradientCheckpointingLayer):
 
     def finish(self, attended: Tensor, hidden: Tensor) -> Tensor:
         """The rest of the layer after attention, for tokens in any shape ``(..., hidden_size)``."""
-        # Adding in place saves two large allocations; no product needs its own result for the backward pass.
-        hidden = self._norm(self.dropout(apply_linear(self.attention_output, attended)).add_(hidden))
+        hidden = self._norm(self._add(self.attention_output, attended, hidden))
         expanded = self.dropout(self._expand(hidden))
-        return self._norm(self.dropout(apply_linear(self.output, expanded)).add_(hidden))
+        return self._norm(self._add(self.output, expanded, hidden))
+
+    def _add(self, layer: nn.Module, inputs: Tensor, hidden: Tensor) -> Tensor:
+        """``hidden`` plus a layer's output. Adding in place saves a large allocation, and no product needs its own
+        result for the backward pass; but a hook or an adapter may keep what it has seen."""
+        update = self.dropout(apply_linear(layer, inputs))
+        is_ours = is_plain(layer) and not has_hooks(self.dropout) and not has_global_hooks()
+        return update.add_(hidden) if is_ours else update + hidden
 
     def heads(self, projected: Tensor, parts: int) -> tuple[Tensor, ...]:
         """``(..., parts * hidden_size)`` to ``parts`` tensors ``(..., heads, head size)``."""

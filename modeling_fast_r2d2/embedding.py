@@ -55,8 +55,6 @@ class TextEncoder:
                 f"{model.name_or_path} lacks {len(names)} weights of an encoder, such as {names[0]}; if it holds a "
                 "parser alone, load it with FastR2D2ForConstituencyParsing"
             )
-        kept = ("subfolder", "cache_dir", "local_files_only")  # no token, which would be in copies of the model
-        model._place = {name: options[name] for name in kept if options.get(name)}
         return (model, info) if wants_info else model
 
     def encode(

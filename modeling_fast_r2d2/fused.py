@@ -168,4 +168,6 @@ def kernels_for(stack: CompositionStack, vectors: Tensor) -> Any:
 
 def computing_dtype(vectors: Tensor) -> torch.dtype:
     device = vectors.device.type
+    if vectors.dtype == torch.float64:  # which autocast leaves alone
+        return vectors.dtype
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else vectors.dtype

@@ -59,6 +59,15 @@ class FastR2D2PreTrainedModel(PreTrainedModel):
         super().__init__(config)
         config.check()  # `from_pretrained` sets the fields that it is given after the configuration was made
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **options: Any) -> Any:
+        """As in transformers; the base model, also that of a head, remembers where its tokenizer lies."""
+        loaded = super().from_pretrained(*args, **options)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        kept = ("subfolder", "cache_dir", "local_files_only")  # no token, which would be in copies of the model
+        model.base_model._place = {name: options[name] for name in kept if options.get(name)}
+        return loaded
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Token embeddings normal with ``initializer_range``, all else as PyTorch's defaults, like the original."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modeling_fast_r2d2.chart import chosen_tree, planned_tree, sorted_children, widest_neighbours
+from modeling_fast_r2d2.chart import chosen_tree, planned_tree, sorted_children, to_device, widest_neighbours
 from modeling_fast_r2d2.chart_planning import merge_ranks, plan_chart, plan_tree
 from walking import follow
 
@@ -174,3 +174,22 @@ def test_one_sort_of_all_children_is_a_stable_sort_of_each_level(lengths, window
     for level, nodes, order in zip(chart.levels, *sorted_children(chart), strict=True):
         expected = torch.stack([level.left, level.right]).flatten().sort(stable=True)
         assert nodes.equal(expected.values) and order.equal(expected.indices)
+
+
+@pytest.mark.parametrize(("device", "may_go_on"), [("cuda", True), ("mps", False), ("xpu", False)])
+def test_the_host_goes_on_only_where_the_copied_memory_is_pinned(device, may_go_on, monkeypatch):
+    """Of other memory, which is freed at once, a GPU would read whatever comes after it (pytorch/pytorch#189690)."""
+    seen, empty = {}, torch.empty
+
+    def made(*size, pin_memory, **options):
+        seen["pin"] = pin_memory
+        return empty(*size, **options)
+
+    def copied(tensor, device, non_blocking):
+        seen["goes_on"] = non_blocking
+        return tensor
+
+    monkeypatch.setattr(torch, "empty", made)
+    monkeypatch.setattr(torch.Tensor, "to", copied)
+    to_device([torch.arange(3)], torch.device(device))
+    assert seen == {"pin": may_go_on, "goes_on": may_go_on}

@@ -55,3 +55,32 @@ def test_constants_are_what_every_composition_would_compute(tiny_config, activat
         hidden = layer._norm(hidden + layer.attention_output(attended.transpose(1, 2).flatten(-2)))
         hidden = layer._norm(hidden + layer.output(layer.activation(layer.intermediate(hidden))))
     torch.testing.assert_close(stack(stack.prepare(tasks), torch.stack([left, right])), hidden.transpose(0, 1))
+
+
+def test_a_hook_of_the_activation_and_another_activation_have_a_part(tiny_config):
+    layer = Composition(tiny_config).eval().stack.layers[0]
+    hidden = torch.randn(3, tiny_config.hidden_size)
+    handle = layer.activation.register_forward_hook(lambda module, given, output: output * 0)
+    attended = torch.zeros_like(hidden)
+    layer.attention_output.bias.data.zero_()
+    expected = layer._norm(layer._norm(hidden) + layer.output.bias)
+    torch.testing.assert_close(layer.finish(attended, hidden), expected)
+    handle.remove()
+    assert not torch.allclose(layer.finish(attended, hidden), expected)
+    layer.activation = torch.nn.Threshold(1e6, 0.0)
+    torch.testing.assert_close(layer.finish(attended, hidden), expected)
+
+
+@pytest.mark.parametrize("name", ["attention_output", "output", "dropout"])
+def test_what_a_hook_has_seen_stays_as_it_was(tiny_config, name):
+    """Residuals are added in place, and what a layer gave may be kept by its hooks."""
+    composition, seen = Composition(tiny_config).eval(), []
+    inputs = torch.randn(2, 5, tiny_config.hidden_size), torch.randn(2, tiny_config.hidden_size)
+    expected = composition(composition.prepare(inputs[1]), inputs[0])
+    hooked = getattr(composition.stack.layers[0], name)
+    hooked.register_forward_hook(lambda module, given, output: seen.append((output, output.detach().clone())))
+    hooked.register_full_backward_hook(lambda module, to_inputs, to_outputs: seen.append(to_outputs * 2))
+    found = composition(composition.prepare(inputs[1]), inputs[0])
+    torch.testing.assert_close(found, expected)
+    found[0].sum().backward()
+    assert len(seen) > 1 and all(torch.equal(*pair) for pair in seen)

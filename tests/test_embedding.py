@@ -92,6 +92,8 @@ def test_a_model_in_a_subfolder_finds_its_tokenizer_there(model, tokenizer, tmp_
     loaded, _ = FastR2D2Model.from_pretrained(tmp_path, **options, output_loading_info=True)
     assert loaded._place == options  # its tokenizer is not looked for on the Hub either
     np.testing.assert_allclose(loaded.encode(TEXTS), found.encode(TEXTS), atol=1e-5)
+    headed = FastR2D2ForPreTraining.from_pretrained(tmp_path, **options).model
+    np.testing.assert_allclose(headed.encode(TEXTS), found.encode(TEXTS), atol=1e-5)
 
 
 def test_a_model_without_a_tokenizer_beside_it_asks_for_one(model, tokenizer, tmp_path):

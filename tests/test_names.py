@@ -100,6 +100,10 @@ def test_the_processor_takes_words_and_a_largest_length_and_refuses_what_it_does
     assert processor(texts, truncation=True, max_length=3)["input_ids"].shape == (2, 3)
     with pytest.raises(ValueError, match="max_length must be >= 1, got 0"):
         processor(texts, max_length=0)
+    processor.tokenizer.truncation_side = "left"
+    with pytest.raises(ValueError, match="sentences lose their ends, but .* 'left'; set it to 'right'"):
+        processor(texts, max_length=3)
+    processor.tokenizer.truncation_side = "right"
     for name, value in {"padding": "max_length", "return_tensors": "np", "truncation": False, "images": 1}.items():
         with pytest.raises(ValueError, match=f"{name}=.*for tokenizers"):
             processor(texts, **{name: value})

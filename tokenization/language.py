@@ -8,7 +8,9 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # scripts without blanks
+# Scripts without blanks. Numbers in the digits of Thai or Burmese are words like other numbers.
+UNSPACED = r"[[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]--\p{Nd}]"
+CHARACTER = r".\p{M}*"  # with its accents, vowel signs and tones
 LETTER = rf"[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]"  # digits count, too
 
 # Where the treebanks of a language cut a word in two. ``word_rule`` in ``tokenizer_config.json`` names the entry.

@@ -10,7 +10,9 @@ from .trees import Span
 
 # The marks that end a sentence in any script, and the quotes and brackets that close after them: ." or . » or .''
 TERMINALS = r"[\p{SB=STerm}\p{SB=ATerm}…]++"
-CLOSING = r"[\p{Pe}\p{Pf}\p{Cf}\"'’”]*+(?:\s(?:''|[\p{Pe}\p{Pf}])(?=\s|$))*+"
+CLOSED = r"[\p{Pe}\p{Pf}\p{Cf}\"'’”]"
+# In „so.“ and »so.« the last mark is one that opens elsewhere.
+CLOSING = rf"(?:{CLOSED}|\p{{Pi}}(?={CLOSED}*+(?:\s|$)))*+(?:\s(?:''|[\p{{Pe}}\p{{Pf}}])(?=\s|$))*+"
 SENTENCE_END = regex.compile(rf"{TERMINALS}(?:\s+{TERMINALS})*+{CLOSING}")
 ENDS_WITHOUT_BLANK = frozenset("。！？｡．‼⁇⁈⁉။។")
 INVISIBLE = "\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff"  # directions, joiners

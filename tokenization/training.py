@@ -7,6 +7,7 @@ from functools import partial
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from .language import CHARACTER
 from .word_rules import check_word_rule
 from .words import checked_sentences
 
@@ -171,14 +172,15 @@ def _blank_tokenizer(kind: str, lowercase: bool) -> Tokenizer:
     cleaner = normalizers.BertNormalizer(
         lowercase=lowercase, strip_accents=False, handle_chinese_chars=kind == "wordpiece"
     )
+    dotted = [normalizers.Replace("İ", "i")] if lowercase else []  # which would become i and a lone dot
     tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)]
+        [normalizers.NFC(), *dotted, cleaner, normalizers.Replace(Regex(r"^\s*$"), NO_TEXT)]
     )
     if kind == "wordpiece":
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
     elif kind == "character":
-        each_character = pre_tokenizers.Split(Regex("."), behavior="isolated")
+        each_character = pre_tokenizers.Split(Regex(CHARACTER), behavior="isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), each_character])
         tokenizer.decoder = decoders.Fuse()
     else:

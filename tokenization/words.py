@@ -113,8 +113,7 @@ def tokenize_sentences(
         of such sentences.
 
     Raises:
-        ValueError: if the tokenizer is slow and so does not know its words, if ``max_length`` is below 1, or as
-            `checked_sentences` raises it.
+        ValueError: as from `check_can_tokenize` and `checked_sentences`.
     """
     check_can_tokenize(tokenizer, max_length)
     checked = list(checked_sentences(sentences, is_split_into_words))
@@ -124,11 +123,15 @@ def tokenize_sentences(
 
 
 def check_can_tokenize(tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> None:
-    """Raise a ValueError for a tokenizer that does not know its words, and for a length below 1."""
+    """Raise a ValueError for a tokenizer that does not know its words or wants to cut off the beginnings of texts, and
+    for a length below 1."""
     if not tokenizer.is_fast:
         raise ValueError("word spans need a fast tokenizer; load it with AutoTokenizer.from_pretrained")
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length must be >= 1, got {max_length}")
+    if max_length is not None and tokenizer.truncation_side != "right":
+        raise ValueError(f"sentences lose their ends, but the tokenizer's truncation_side is "
+                         f"{tokenizer.truncation_side!r}; set it to 'right', or shorten the texts")  # fmt: skip
 
 
 def tokenize_words(

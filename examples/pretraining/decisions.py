@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import regex
 from datasets import Dataset, IterableDataset
 
 from pretraining.corpus import read_texts, sentences_of
 from pretraining.options import AUTO, Decision, Options
-from tokenization_fast_r2d2.language import are_marks, begins_name
+from tokenization_fast_r2d2.language import CHARACTER, are_marks, begins_name
 from tokenization_fast_r2d2.word_rules import find_words
 
 LINES = 20_000  # of the corpus, taken at equal distances
@@ -61,7 +62,7 @@ class Profile:
     def add(self, sentence: str) -> None:
         words: list[str] = []
         for (first, last), is_unspaced in find_words(sentence):
-            found = list(sentence[first:last]) if is_unspaced else [sentence[first:last]]
+            found = regex.findall(CHARACTER, sentence[first:last]) if is_unspaced else [sentence[first:last]]
             self.unspaced += len(found) if is_unspaced else 0
             words += found
         marked = zip(words, are_marks(words), strict=True)

@@ -12,6 +12,7 @@ LINES_TO_LOOK_AT = 5000
 WRAPPED_SHARE, FEWEST_PAIRS = 0.2, 2
 SHORTEST_FULL_LINE, FULL = 30, 0.8  # characters, in the median line; its length by that of the longer ones
 SHARE_OF_JSON = 0.9  # of lines, from which a file is lines of JSON
+SHARE_OF_ROWS = 0.9  # of lines, from which a file is CoNLL-U
 TERMINAL = regex.compile(r"[\p{SB=STerm}\p{SB=ATerm}…:;]\W*$")
 
 
@@ -50,8 +51,9 @@ def document_paragraphs(text: str) -> list[str]:
 
 def form_of(lines: list[str]) -> str:
     """A key of `FORMS`: how the text is laid out."""
-    has_text = any(re.match(r"# (sent_id|text) =", line) for line in lines)
-    if has_text and all(re.match(r"#|\d\S*\t", line) for line in lines if line):
+    are_rows = [re.match(r"#|\d\S*\t", line) is not None for line in lines if line]
+    is_conllu = any(re.match(r"# (sent_id|text) =|1\t([^\t]*\t){8}", line) for line in lines)
+    if is_conllu and sum(are_rows) >= SHARE_OF_ROWS * len(are_rows):  # a few may be damaged
         return "CoNLL-U"
     if any(line.startswith("<doc ") for line in lines):
         return "extracts"

@@ -47,13 +47,16 @@ def composition_attention(
         ``(tasks + 2, compositions, size)`` in the dtype of ``projected``.
 
     Raises:
-        ValueError: if ``num_heads`` does not divide ``size``, or if ``dropout_p`` is out of range.
+        ValueError: if ``num_heads`` does not divide ``size``, if the shapes do not fit, or if ``dropout_p`` is out of
+            range.
     """
     check_dropout(dropout_p)
     if projected.shape[2] % (3 * num_heads):
         raise ValueError(
             f"3 * num_heads must divide the last axis of projected, got {num_heads} and {projected.shape[2]}"
         )
+    if role_bias.shape != (len(projected), projected.shape[2]):
+        raise ValueError(f"shapes do not fit: projected {projected.shape}, role_bias {role_bias.shape}")
     if not runs_fused(projected):
         return composition_attention_reference(projected, role_bias, num_heads, dropout_p, seed)
     return _attention(projected.contiguous(), role_bias.contiguous(), num_heads, dropout_p, seed)

@@ -32,9 +32,11 @@ def bias_gelu(x: Tensor, bias: Tensor, dropout_p: float = 0.0, seed: int = 0) ->
         ``(..., size)`` in the dtype of ``x``.
 
     Raises:
-        ValueError: if ``dropout_p`` is out of range.
+        ValueError: if the shapes do not fit, or if ``dropout_p`` is out of range.
     """
     check_dropout(dropout_p)
+    if bias.shape != x.shape[-1:]:
+        raise ValueError(f"shapes do not fit: x {x.shape}, bias {bias.shape}")
     if not runs_fused(x):
         return bias_gelu_reference(x, bias, dropout_p, seed)
     return _bias_gelu(x.contiguous(), bias.contiguous(), dropout_p, seed)

@@ -26,7 +26,13 @@ def blend_norm(weight_logits: Tensor, left: Tensor, right: Tensor, eps: float) -
 
     Returns:
         ``(compositions, size)`` in the dtype of ``left``.
+
+    Raises:
+        ValueError: if the shapes do not fit.
     """
+    if left.shape != right.shape or weight_logits.shape != (len(left), 2):
+        shapes = f"weight_logits {weight_logits.shape}, left {left.shape}, right {right.shape}"
+        raise ValueError(f"shapes do not fit: {shapes}")
     if not runs_fused(left):
         return blend_norm_reference(weight_logits, left, right, eps)
     return _blend_norm(weight_logits.contiguous(), left.contiguous(), right.contiguous(), eps)[0]

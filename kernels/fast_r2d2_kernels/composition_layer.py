@@ -71,13 +71,21 @@ def composition_layer(
     Returns:
         ``(tokens, compositions, hidden_size)`` in the dtype of ``hidden``.
     """
-    weights, options = LayerWeights(*given) if given else LayerWeights.of(layer), LayerOptions.of(layer)
-    if not (layer.is_gelu and runs_fused(hidden)) or hidden.dtype != weights.output.dtype:  # such as under autocast
+    weights = LayerWeights(*given) if given else LayerWeights.of(layer)
+    device, result_dtype = hidden.device.type, hidden.dtype
+    if not given and torch.is_autocast_enabled(device) and runs_fused(hidden):  # a backward pass is not under it
+        dtype = torch.get_autocast_dtype(device)
+        if hidden.dtype != dtype or weights.output.dtype != dtype:
+            hidden, weights = hidden.to(dtype), LayerWeights.of(layer, dtype)
+            projected = projected if projected is None else projected.to(dtype)
+            return composition_layer(layer, hidden, role_bias, projected, *weights).to(result_dtype)
+    options = LayerOptions.of(layer)
+    if not (layer.is_gelu and runs_fused(hidden)) or hidden.dtype != weights.output.dtype:
         activation = None if layer.is_gelu else lambda inputs: layer.dropout(layer.activation(inputs))
         return composition_layer_reference(hidden, role_bias, projected, options, *weights, activation=activation)
     if torch.is_grad_enabled():
         return _Layer.apply(hidden, role_bias, projected, options, *weights)
-    return _run(hidden, role_bias, projected, options, weights).output.view(hidden.shape)
+    return _run(hidden, *_packed(role_bias, projected), options, weights).output.view(hidden.shape)
 
 
 def composition_layer_reference(
@@ -129,6 +137,10 @@ def _run(
     return _Activations(projected, attended, normed, normed_scale, product, expanded, output, output_scale)
 
 
+def _packed(role_bias: Tensor, projected: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    return role_bias.contiguous(), None if projected is None else projected.contiguous()
+
+
 class _Layer(torch.autograd.Function):
     """`_run` with a gradient."""
 
@@ -138,7 +150,7 @@ class _Layer(torch.autograd.Function):
         *tensors: Tensor,
     ) -> Tensor:  # fmt: skip
         weights = LayerWeights(*(tensor.contiguous() for tensor in tensors))
-        role_bias, projected = role_bias.contiguous(), projected if projected is None else projected.contiguous()
+        role_bias, projected = _packed(role_bias, projected)
         run = _run(hidden, role_bias, projected, options, weights)
         context.options, context.projects = options, projected is None
         context.save_for_backward(hidden, role_bias, *weights, *run)

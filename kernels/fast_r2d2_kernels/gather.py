@@ -63,7 +63,7 @@ def add_to_rows(rows: Tensor, values: Tensor, row: Tensor, order: Tensor) -> Ten
         raise ValueError("rows must be contiguous")
     if not runs_fused(rows):
         return add_to_rows_reference(rows, values, row, order)
-    return _add_to_rows(rows, values.contiguous(), row, order)
+    return _add_to_rows(rows, values.contiguous(), row.contiguous(), order.contiguous())
 
 
 @triton.jit(do_not_specialize=["count"])

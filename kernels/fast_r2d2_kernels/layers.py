@@ -37,12 +37,15 @@ class CompositionLayer(nn.Module):
     attention_output: nn.Linear
     intermediate: nn.Linear
     output: nn.Linear
+    linears: tuple[nn.Module, ...]
     activation: nn.Module
     attention_dropout: nn.Dropout
     dropout: nn.Dropout
 
     def forward(self, hidden: Tensor, role_bias: Tensor, projected: Tensor | None = None) -> Tensor:
         """Run the layer; arguments and result are those of `composition_layer`."""
+        if any(type(each) is not nn.Linear for each in self.linears):  # adapters and quantised layers are no weights
+            return type(self).forward(self, hidden, role_bias, projected)  # the replaced layer's own
         if self.gradient_checkpointing and self.training:  # as the layer's own forward does it
             run = partial(composition_layer, self)
             return self._gradient_checkpointing_func(run, hidden, role_bias, projected)

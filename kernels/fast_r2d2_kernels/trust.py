@@ -109,14 +109,14 @@ def describe_place(device: torch.device, dtype: torch.dtype) -> str:
 
 def _largest_error(example: Example, device: torch.device, dtype: torch.dtype, with_gradients: bool) -> float:
     """Of outputs, and of gradients if asked for; the definition gets the same inputs in float64."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
     with (
         torch.inference_mode(False),
         torch.set_grad_enabled(with_gradients),
         torch.autocast(device.type, enabled=False),
         torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda saved: saved),  # not a checkpoint's
     ):
-        drawn = [torch.randn(shape, generator=generator).to(device, dtype) for shape in example.shapes]
+        drawn = [torch.randn(shape, generator=generator, device="cpu").to(device, dtype) for shape in example.shapes]
         ours = _results(example.op, drawn, example.options)
         expected = _results(example.reference, [tensor.double() for tensor in drawn], example.options)
         errors = [
@@ -128,13 +128,13 @@ def _largest_error(example: Example, device: torch.device, dtype: torch.dtype, w
 
 def _results(function: Callable, inputs: list[Tensor], options: tuple) -> list[Tensor]:
     """Outputs, and with gradients those of the inputs, for drawn gradients of the outputs, exact in every dtype."""
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator("cpu").manual_seed(1)
     leaves = [tensor.clone().requires_grad_(torch.is_grad_enabled()) for tensor in inputs]
     outputs = function(*leaves, *options)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     if not torch.is_grad_enabled():
         return list(outputs)
     real = [output for output in outputs if output.is_floating_point()]
-    arriving = [torch.randn(output.shape, generator=generator).bfloat16().to(output) for output in real]
+    arriving = [torch.randn(output.shape, generator=generator, device="cpu").bfloat16().to(output) for output in real]
     grads = torch.autograd.grad(real, leaves, arriving, allow_unused=True)
     return [*(output.detach() for output in outputs), *(grad for grad in grads if grad is not None)]

@@ -74,7 +74,7 @@ def read_export(path: str | Path) -> Iterator[LabelledTree]:
     words: list[tuple[str, Node]] = []
     nodes: dict[str, Node] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        fields = line.split()
+        fields = re.split(r"[ \t]+", line.strip(" \t"))  # other kinds of blanks may be part of a word
         if line.startswith("#FORMAT "):
             columns = 6 if fields[1:] == ["4"] else 5  # the lemma comes second
         elif fields[:1] == ["#BOS"]:
@@ -84,7 +84,7 @@ def read_export(path: str | Path) -> Iterator[LabelledTree]:
         elif fields[:1] == ["#EOS"]:
             yield tree_of_nodes(words, nodes, place)
             is_inside = False
-        elif is_inside and fields and not line.startswith("%%"):
+        elif is_inside and fields[0] and not line.startswith("%%"):
             if len(fields) < columns:
                 raise ValueError(f"{path}, line {number}: a word or constituent has {columns} columns: {line!r:.80}")
             tag, _, _, parent = fields[columns - 4 : columns]

@@ -81,6 +81,11 @@ def test_the_number_0_is_a_word_and_an_empty_complementiser_is_none(tmp_path):
     assert read(tmp_path, "t.mrg", "(S (NP (CD 0) (NNS degrees)) (CP (C 0) (WNP-1 0) (VB is)))")[0] == "0 degrees is"
 
 
+def test_words_of_the_export_format_may_have_other_kinds_of_blanks(tmp_path):
+    words, constituents = read(tmp_path, "t.export", EXPORT.replace("nachgedacht", "10\u00a0000"))
+    assert "10\u00a0000" in words and constituents == read(tmp_path, "s.export", EXPORT)[1]
+
+
 def test_the_export_format_4_has_lemmas(tmp_path):
     lines = [line if line.startswith("#") and "\t" not in line else line.replace("\t", "\t--\t", 1)
              for line in EXPORT.replace("#FORMAT 3", "#FORMAT 4").splitlines()]  # fmt: skip

@@ -59,6 +59,19 @@ def test_right_kernels_are_trusted(sizes, dtype, with_gradients):
     assert torch.get_rng_state().equal(state)
 
 
+def test_torchs_default_device_does_not_matter():
+    with torch.device("meta"):
+        assert trust.first_fault(CPU, torch.float32, SMALL) is None
+
+
+def test_float64_stays_with_torch_under_autocast():
+    ids, found = torch.tensor([[20, 21, 22]]), []
+    for setting in ("torch", "triton"):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            found.append(model(setting).double()(ids, encoding="chart").pooler_output)
+    assert torch.equal(*found)
+
+
 def test_what_older_models_ask_for_is_gone():
     """On split scores. With ``"auto"`` they take torch's operations then."""
     assert trust.first_fault(CPU, torch.float32, None) == "the kernel range_logsumexp is gone"

@@ -8,8 +8,10 @@ import torch
 from test_golden import NAMES, Golden
 from without_chance import WITHOUT_CHANCE
 
+import fast_r2d2_kernels
 from comparison import DEVICE
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForPreTraining
+from modeling_fast_r2d2.composition import CompositionLayer
 
 
 def read(name: str, kernels: str) -> tuple[Golden, FastR2D2ForPreTraining, dict[str, torch.Tensor]]:
@@ -89,3 +91,19 @@ def test_dropout_and_noise_train_and_repeat():
     first, second, checkpointed = losses(False), losses(False), losses(True)
     assert first[0] == second[0] == checkpointed[0]
     assert torch.equal(first[1], second[1]) and torch.allclose(first[1], checkpointed[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_layer_on_its_own_trains_under_autocast(dtype):
+    """As Hugging Face's library calls it: with float32 vectors and weights, and without autocast in backward passes."""
+    torch.manual_seed(0)
+    layer, results = CompositionLayer(small(**WITHOUT_CHANCE)).to(DEVICE), []
+    hidden, role_bias = torch.randn(4, 3, 16, device=DEVICE), torch.randn(4, 48, device=DEVICE)
+    for enabled in (True, False):
+        with torch.autocast(DEVICE, dtype, enabled=enabled):
+            output = fast_r2d2_kernels.layers.composition_layer(layer, hidden, role_bias)
+        assert output.dtype == torch.float32
+        (output * torch.linspace(-1, 1, 16, device=DEVICE)).sum().backward()
+        results.append(torch.cat([w.grad.flatten() for w in layer.parameters() if w.grad is not None]))
+        layer.zero_grad()
+    assert (results[0] - results[1]).norm() < 0.05 * results[1].norm()

@@ -20,6 +20,8 @@ from fast_r2d2_kernels.choice import choose_reference
 from fast_r2d2_kernels.composition_layer import LayerOptions, _Layer, composition_layer_reference
 from fast_r2d2_kernels.gather import add_to_rows_reference, gather_children_reference
 from fast_r2d2_kernels.residual_norm import residual_norm_reference
+from modeling_fast_r2d2 import FastR2D2Config
+from modeling_fast_r2d2.composition import CompositionLayer
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.usefixtures("new_memory_is_poisoned")
@@ -224,13 +226,6 @@ def test_dropout_of_everything_is_refused():
         kernels.bias_gelu(x, x[0], 1.0)
 
 
-@pytest.mark.parametrize("bias", [torch.zeros(3), torch.zeros(1, 8)], ids=lambda bias: str(tuple(bias.shape)))
-def test_a_bias_that_does_not_fit_the_rows_is_refused(bias):
-    x = torch.zeros(2, 8, device=DEVICE)
-    with pytest.raises(ValueError, match="shapes do not fit"):
-        kernels.residual_norm(x, bias.to(DEVICE), x, 1e-5)
-
-
 def test_where_torch_compiles_the_definition_runs():
     """Torch cannot trace the interpreter, so a kernel would be an error."""
     x, bias = (draw(*shape).float().to(DEVICE).requires_grad_() for shape in ((5, 24), (24,)))
@@ -238,3 +233,37 @@ def test_where_torch_compiles_the_definition_runs():
     compiled = torch.compile(kernels.bias_gelu, fullgraph=True, backend="eager")(x, bias, 0.1, 3)
     torch.testing.assert_close(compiled, expected)
     torch.testing.assert_close(*(torch.autograd.grad(y.sum(), (x, bias)) for y in (compiled, expected)))
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_a_layer_takes_a_projection_that_is_not_packed(is_training):
+    options = dict(vocab_size=40, hidden_size=8, num_attention_heads=2, intermediate_size=16)
+    layer = CompositionLayer(FastR2D2Config(**options)).eval().to(DEVICE)
+    hidden, role_bias, projected = (draw(*shape).float().to(DEVICE) for shape in ((3, 5, 8), (24, 3), (5, 3, 24)))
+    role_bias, projected = role_bias.t(), projected.transpose(0, 1)
+    packed = role_bias.contiguous(), projected.contiguous()
+    with torch.set_grad_enabled(is_training):
+        run = kernels.layers.composition_layer
+        torch.testing.assert_close(run(layer, hidden, role_bias, projected), run(layer, hidden, *packed))
+
+
+def test_rows_may_be_columns_of_one_tensor():
+    row, order = torch.tensor([[0, 2], [1, 0], [1, 1]], device=DEVICE).unbind(1)
+    rows, values = (draw(*shape).float().to(DEVICE) for shape in ((4, 8), (3, 8)))
+    expected = add_to_rows_reference(rows.clone(), values, row, order)
+    torch.testing.assert_close(kernels.add_to_rows(rows, values, row, order), expected)
+
+
+UNFIT = [
+    (kernels.residual_norm, [(3, 8), (4,), (3, 8)], (1e-5,)),
+    (kernels.residual_norm, [(3, 8), (1, 8), (3, 8)], (1e-5,)),
+    (kernels.bias_gelu, [(3, 8), (1,)], ()),
+    (kernels.blend_norm, [(1, 2), (3, 8), (3, 8)], (1e-5,)),
+    (kernels.composition_attention, [(4, 5, 24), (1, 24)], (2,)),
+]
+
+
+@pytest.mark.parametrize(("op", "shapes", "options"), UNFIT)
+def test_shapes_that_do_not_fit_are_refused(op, shapes, options):
+    with pytest.raises(ValueError, match="shapes do not fit"):
+        op(*(draw(*shape).float().to(DEVICE) for shape in shapes), *options)

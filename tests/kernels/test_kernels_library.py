@@ -67,6 +67,21 @@ def test_gradient_checkpointing_still_runs_the_layer_again(kernel, tiny_model, a
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_adapters_of_a_replaced_layer_still_have_a_part(tiny_config, a_batch, is_first):
+    peft = pytest.importorskip("peft")
+
+    def adapt(model):
+        torch.manual_seed(0)
+        options = peft.LoraConfig(r=2, target_modules=["query_key_value", "output"], init_lora_weights=False)
+        return peft.get_peft_model(model, options).eval()
+
+    plain = FastR2D2ForPreTraining(tiny_config).eval()
+    expected = loss_and_gradients(adapt(copy.deepcopy(plain)), a_batch)
+    ours = kernelized(adapt(plain)) if is_first else adapt(kernelized(plain))
+    torch.testing.assert_close(loss_and_gradients(ours, a_batch), expected)
+
+
 def test_copies_and_checkpoints_hold_the_same_model(tiny_model, a_batch, tmp_path):
     ours = kernelized(tiny_model)
     expected = ours(**a_batch).loss

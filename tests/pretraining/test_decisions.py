@@ -144,3 +144,10 @@ def test_two_languages_are_told_apart_by_words_that_never_meet():
     assert len(languages(sentences(english))) == len(languages(sentences(spanish))) == 1
     groups = languages(sentences(english, spanish))
     assert len(groups) == 2 and all(len({*english[0]} & {*group}) in (0, 5) for group in groups)
+
+
+def test_vowel_signs_and_tones_are_no_words():
+    profile = Profile()
+    profile.add("เด็กผู้หญิงซื้อข้าว")
+    assert profile.share_of_unspaced == 1
+    assert "ผู้" in profile.occurrences

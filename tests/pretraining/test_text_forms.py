@@ -101,3 +101,11 @@ def test_a_text_may_begin_with_many_blank_lines():
 def test_a_line_that_looks_like_conllu_does_not_make_it_such(around):
     lines = [*around, "# Another one"] * 5
     assert form_of(lines) == "lines" and list(paragraphs(lines)) == lines
+
+
+def test_a_damaged_row_or_missing_comments_do_not_make_conllu_raw_text():
+    rows = ["1\tDe\tde\tDET\t_\t_\t2\tdet\t_\t_", "2\tman\tman\tNOUN\t_\t_\t0\troot\t_\t_", ""]
+    lines = ["# text = De man", *rows] * 9
+    assert [*paragraphs([*lines, "# text = De man", *rows[:1], "x\tman", ""])] == ["De man"] * 10
+    with pytest.raises(ValueError, match="CoNLL-U without lines"):
+        paragraphs(rows * 9)

@@ -17,6 +17,7 @@ from tokenization_fast_r2d2.sentences import find_abbreviations, split_text
     ["Նա եկավ։", "Նա գնաց։"],
     ["The end . . .", "It is over"],
     ["« Pourquoi ? » demanda Marie.", "« Oui. »", "Il part."],
+    ["„Guten Tag.“", "Er ging.", "„Wie geht's?“ fragte sie.", "»Gut.«", "Sie ging.", "(„Ja.“)", "Ende."],
     ["He said , `` Go . ''", "She went ."],
     ['He said, "Go."', "She went."],
     ["He left.", '"Why?" she asked.', "(It rained.)", "“Stop!” he cried.", "‘No.’", "She fell."],

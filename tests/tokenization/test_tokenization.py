@@ -28,6 +28,7 @@ from tokenization_fast_r2d2 import (
     word_spans,
 )
 from tokenization_fast_r2d2.padding import pad_sentences
+from tokenization_fast_r2d2.words import words_of_texts
 
 TEXTS = ["The cat sat on the mat.", "Unbelievable cats sat unbelievably still, well-known cats!", "A naïve café"] * 3
 ODD_TEXTS = [
@@ -290,3 +291,24 @@ def test_no_sentences_are_a_batch_without_rows():
     batch = pad_sentences([], [])
     assert batch["input_ids"].shape == batch["attention_mask"].shape == (0, 1)
     assert batch["atom_spans"].shape == (0, 0, 2)
+
+
+def test_a_capital_with_a_dot_is_the_small_letter():
+    """By Unicode's rule its small form is two characters, an i and a lone dot."""
+    tokenizer = train_tokenizer(["istanbul İstanbul"], min_frequency=1, show_progress=False)
+    [lower], [upper] = (tokenize_sentences(tokenizer, [text])["input_ids"] for text in ("istanbul", "İstanbul"))
+    assert lower == upper and tokenizer.unk_token_id not in lower
+    assert words_of_texts(tokenizer, ["İstanbul, İ."])[0] == [(0, 8), (8, 9), (10, 11), (11, 12)]
+
+
+def test_characters_keep_their_vowel_signs_and_tones():
+    text = "ผู้หญิง か\u309a葛\U000e0100"
+    tokenizer = train_tokenizer([text], kind="character", min_frequency=1, show_progress=False)
+    assert [text[i:j] for i, j in words_of_texts(tokenizer, [text])[0]] == [
+        "ผู้",
+        "ห",
+        "ญิ",
+        "ง",
+        "か\u309a",
+        "葛\U000e0100",
+    ]

@@ -12,7 +12,7 @@ next search takes a second:
 import argparse
 from pathlib import Path
 
-from .options import VECTORS_CHECKPOINT, add_threads_argument, check_model_options
+from .options import VECTORS_CHECKPOINT, add_threads_argument, check_can_be_written, check_model_options
 
 MOST_LINES, MOST_WORDS = 20_000, 8
 
@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> None:
                          "--file, too, or leave them out")  # fmt: skip
     if options.index and (options.index.is_dir() or not options.index.absolute().parent.is_dir()):
         raise ValueError(f"--index {options.index} must be a file, in a folder that exists")
+    if options.index and not options.index.exists():
+        check_can_be_written(options.index, "--index")
     check_model_options([options.checkpoint], options.threads)
     from . import searching  # the library, which takes seconds to import
 

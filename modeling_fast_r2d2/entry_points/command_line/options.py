@@ -63,10 +63,18 @@ def check_model_options(checkpoints: list[str], threads: int | None) -> None:
 
 
 def check_can_be_folder(path: Path) -> None:
-    """Refuse an ``--output`` that is a file, or lies in one."""
+    """Refuse an ``--output`` that is a file or lies in one, or that cannot be made."""
     for part in (path, *path.parents):
         if part.exists() and not part.is_dir():
             raise ValueError(f"--output {path}: {part} is a file; give a folder")
+    check_can_be_written(path)
+
+
+def check_can_be_written(path: Path, option: str = "--output") -> None:
+    """Refuse a file or folder that cannot be made, before the work is done: the nearest folder that exists decides."""
+    folder = next(part for part in (path, *path.absolute().parents) if part.is_dir())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{option} {path}: no permission to write into {folder}; give another one")
 
 
 def require(library: str, extra: str, what: str) -> None:

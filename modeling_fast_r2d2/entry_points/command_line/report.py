@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"--output {options.output} is a folder; give a file")
     if options.output.resolve() in {path.resolve() for path in [*options.gold, options.predicted] if path}:
         raise ValueError(f"--output {options.output} is a file that is read; give another one")
+    shared.check_can_be_written(options.output)
     from transformers.utils import logging  # this and the library take seconds to import
 
     from modeling_fast_r2d2.pictures import write_report
