@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
+from tqdm import tqdm
 from transformers import (
     AutoTokenizer,
     HfArgumentParser,
@@ -56,10 +57,13 @@ from pretraining.checkpoints import MODEL, STOPPED, check_folder, last_whole_che
 from pretraining.evaluation import read_gold_trees
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
+from pretraining.substitution import Substitution, WordTree, model_batch
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.language import are_marks
-from tokenization_fast_r2d2.reading import ReadSentence, pad_batch, sentences_to_parse
+from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
 from tokenization_fast_r2d2.word_rules import find_words
+
+SENTENCES_TO_TAKE_FROM, SENTENCES_AT_ONCE = 20_000, 256
 
 
 @dataclass
@@ -84,6 +88,10 @@ class DistillationOptions:
     max_words: int = option(
         "longer sentences are left out, in words, or in characters where a script has no blanks; time grows with the "
         "cube of the length", 60
+    )  # fmt: skip
+    substitutes: int = option(
+        "for each sentence at most so many further ones, in which a longer constituent of the same class has the place "
+        "of a shorter one", 0
     )  # fmt: skip
     treebank: str | None = option("file of bracketed trees, to print F1 at every save")
     treebank_half: str | None = option(
@@ -178,21 +186,23 @@ def consensus(
 
 
 class CollatorWithTrees:
-    """Makes batches of numbered sentences, with the teachers' best trees over pieces as labels."""
+    """Makes batches of numbered sentences, and of those that ``substitution`` makes of them, with the teachers' best
+    trees over pieces as labels."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float]):
         self.tokenizer, self.teachers, self.weights = tokenizer, teachers, weights
+        self.substitution: Substitution | None = None
+
+    def trees(self, texts: Sequence[str], rows: Sequence[int]) -> list[WordTree]:
+        read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
+        return list(map(WordTree.of, read, consensus(self.teachers, self.weights, read, rows)))
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
-        read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
-        batch = pad_batch(read)
-        del batch["split_signs"]
-        labels = torch.full((*batch["input_ids"][:, 1:].shape, 2), -1)
-        found = consensus(self.teachers, self.weights, read, rows)
-        for row, (sentence, spans) in enumerate(zip(read, found, strict=True)):
-            labels[row, sentence.word_split_points] = sentence.to_piece_spans(spans)
-        return batch | {"labels": labels}
+        trees = self.trees(texts, rows)
+        if self.substitution is not None:
+            trees += self.substitution(trees, np.random.default_rng(rows[0]))
+        return model_batch(trees, self.tokenizer.pad_token_id)
 
 
 class TreebankScore(TrainerCallback):
@@ -231,10 +241,13 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     pairs = zip(options.teachers, options.methods, strict=True)
     teachers = [make_teacher(name, method, options.bounds_bonus, len(lines)) for name, method in pairs]
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
-    trainer = Trainer(
-        student, settings, train_dataset=make_dataset(lines, options, settings), callbacks=callbacks,
-        data_collator=CollatorWithTrees(tokenizer, teachers, options.weights),
-    )  # fmt: skip
+    dataset, collator = make_dataset(lines, options, settings), CollatorWithTrees(tokenizer, teachers, options.weights)
+    if options.substitutes:
+        sample = dataset.select(range(min(len(dataset), SENTENCES_TO_TAKE_FROM)))
+        parts = tqdm(sample.iter(SENTENCES_AT_ONCE), "sentences to take constituents from", disable=None)
+        trees = [tree for part in parts for tree in collator.trees(part["text"], part["row"])]
+        collator.substitution = Substitution(model.model.eval(), trees, options.substitutes)
+    trainer = Trainer(student, settings, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
         aside = folder / f".{MODEL}.new"

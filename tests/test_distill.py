@@ -139,11 +139,14 @@ def test_a_student_is_saved_with_its_parser_and_the_given_encoder(overrides, tmp
 def test_labels_are_spans_of_pieces(model, tokenizer):
     teacher = ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))
     collate = distill.CollatorWithTrees(tokenizer, [teacher], [1.0])
-    batch = collate([{"text": text, "row": row} for row, text in enumerate(TEXTS)])
+    features = [{"text": text, "row": row} for row, text in enumerate(TEXTS)]
+    batch = collate(features)
     sentence = read(tokenizer)[0]
     learnt = [k for k, (first, _) in enumerate(batch["labels"][0].tolist()) if first >= 0]
     assert learnt == sentence.word_split_points and [0, len(sentence.input_ids) - 1] in batch["labels"][0].tolist()
     assert (batch["labels"][1] == -1).all() and batch["labels"].shape == (*batch["input_ids"][:, 1:].shape, 2)
+    collate.substitution = lambda trees, random: trees[:1]
+    assert collate(features)["labels"][[0, 3]].equal(batch["labels"][[0, 0]])
 
 
 def test_length_is_counted_in_words_or_in_characters_of_scripts_without_blanks():
@@ -177,7 +180,7 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monke
         "--teachers", str(tmp_path / "chains.txt"), "--student", bundled_checkpoint(), "--use_cpu", "--learning_rate",
         "0.01", "--per_device_train_batch_size", "8", "--num_train_epochs", "5", "--save_steps", "10", "--warmup_steps",
         "1", "--corpus", str(tmp_path / "text.txt"), "--disable_tqdm", "true", "--config_overrides",
-        "parser_hidden_size=64,parser_num_layers=1",
+        "parser_hidden_size=64,parser_num_layers=1", "--substitutes", "1",
     ]  # fmt: skip
     distill.main([*command, "--output_dir", str(tmp_path / "whole")])
     assert re.search("the model is in .*whole/model", capsys.readouterr().out)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -122,12 +121,6 @@ class ReadSentence:
         places = [bisect_left(self.word_ids, place) for place in self.places]
         numbers, offsets = list(range(len(pieces))), self.piece_offsets
         return replace(self, word_ids=numbers, words=pieces, places=places, word_offsets=offsets)
-
-    def to_piece_spans(self, spans: Sequence[Span]) -> Tensor:
-        """Convert inclusive spans of words to inclusive spans of their pieces, ``(spans, 2)`` long."""
-        starts = torch.tensor([0, *(k + 1 for k in self.word_split_points), len(self.word_ids)])
-        words = torch.tensor(spans, dtype=torch.long).view(-1, 2)
-        return torch.stack([starts[words[:, 0]], starts[words[:, 1] + 1] - 1], dim=-1)
 
     def word_tree(self, spans: Tensor | np.ndarray) -> BinaryTree:
         """The tree over the words, without the marks.
