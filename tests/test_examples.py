@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from setuptools.command.egg_info import FileList
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_fast_r2d2 import BinaryTree, bundled_checkpoint
@@ -40,6 +41,18 @@ def test_the_bundled_checkpoints_have_one_parser_and_vectors_are_of_different_wo
         first, alike, other = model.encode(texts, normalize_embeddings=True).reshape(3, 3, -1).swapaxes(0, 1)
         margins[name] = (first * (alike - other)).sum(-1)
     assert min(margins["small"]) > 0.1 and margins["small"].mean() > 0.3 > 0 > margins["tiny"].mean(), margins
+
+
+def test_a_source_distribution_has_what_its_tests_and_make_need(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = FileList()
+    for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            found.process_template_line(line)
+    folders = [path for name in ("docs", "examples", "kernels", "tests") for path in (ROOT / name).rglob("*")]
+    needed = {str(path.relative_to(ROOT)) for path in folders if path.is_file() and "__pycache__" not in path.parts}
+    needed |= {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Makefile", "constraints.txt", "mkdocs.yml"}
+    assert not needed - set(found.files)
 
 
 @pytest.mark.slow
