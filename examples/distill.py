@@ -105,6 +105,8 @@ class DistillationOptions:
             raise ValueError(f"--methods must have one method per teacher, {len(self.teachers)}, got {self.methods}")
         if len(self.weights) != len(self.teachers):
             raise ValueError(f"--weights must have one number per teacher, {len(self.teachers)}, got {self.weights}")
+        if self.substitutes < 0:
+            raise ValueError(f"--substitutes must be >= 0, got {self.substitutes}")
         if not all(0 < weight < float("inf") for weight in self.weights):
             raise ValueError(f"--weights must be numbers above 0, got {self.weights}")
         if self.config_overrides and not all(name.startswith("parser_") for name in self.config_overrides.split(",")):
@@ -244,7 +246,9 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     dataset, collator = make_dataset(lines, options, settings), CollatorWithTrees(tokenizer, teachers, options.weights)
     if options.substitutes:
         sample = dataset.select(range(min(len(dataset), SENTENCES_TO_TAKE_FROM)))
-        parts = tqdm(sample.iter(SENTENCES_AT_ONCE), "sentences to take constituents from", disable=None)
+        parts = tqdm(
+            sample.iter(SENTENCES_AT_ONCE), "finding constituents", len(sample) // SENTENCES_AT_ONCE, disable=None
+        )
         trees = [tree for part in parts for tree in collator.trees(part["text"], part["row"])]
         collator.substitution = Substitution(model.model.eval(), trees, options.substitutes)
     trainer = Trainer(student, settings, train_dataset=dataset, data_collator=collator, callbacks=callbacks)

@@ -86,6 +86,7 @@ def test_posteriors_are_averaged(tokenizer):
 @pytest.mark.parametrize("given, message", [
     ({"weights": [1.0]}, "one number per teacher, 2"), ({"weights": [1.0, 0.0]}, "above 0"),
     ({"weights": [1.0, float("nan")]}, "above 0"),
+    ({"substitutes": -1}, "--substitutes must be >= 0, got -1"),
     ({"methods": ["chart"]}, "--methods must have one method per teacher, 2, got .'chart'."),
 ])  # fmt: skip
 def test_every_teacher_has_a_weight_and_a_method(given, message):

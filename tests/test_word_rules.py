@@ -42,6 +42,7 @@ OTHERS = [  # no English rule harms them
     ("邮箱abc@example.com。看https://x.org/a，谢谢", "邮箱 abc@example.com 。 看 https://x.org/a ， 谢谢"),
     ("か\u3099くせいか\u3099 www.x.org/aได้", "か\u3099くせいか\u3099 www.x.org/a ได้"),
     ("oʻzbek o’zbek o‘zbek ‘ha’", "oʻzbek o’zbek o‘zbek ‘ ha ’"),
+    ("이른바‘갑질’ 논란", "이른바 ‘ 갑질 ’ 논란"),
     ("हिन्दी भाषा। Կարո՞ղ צה״ל می‌خواهم", "हिन्दी भाषा । Կարո՞ղ צה״ל می‌خواهم"),
 ]
 ANY_TEXT = st.text(st.sampled_from("ab1 ,.'’\"-()@/:&+#%$他か，\u0301\u200d👩🇩️n't\x00[]UNK\n")) | st.text()

@@ -75,7 +75,7 @@ def constituent_vectors(model, trees: Sequence[WordTree]) -> np.ndarray:
         row, split = (labels[..., 0] >= 0).nonzero(as_tuple=True)
         with torch.inference_mode():
             output = model(**batch, split_scores=widths, encoding="forced", return_dict=True)
-        found.append(output.last_hidden_state[row, batch["input_ids"].shape[1] + split].numpy())
+        found.append(output.last_hidden_state[row, batch["input_ids"].shape[1] + split].float().numpy())
     return np.concatenate(found)
 
 
@@ -97,9 +97,10 @@ class Substitution:
         if not len(vectors):
             raise ValueError("no sentence of two or more words, from which constituents could be taken")
         self.mean, self.scale = vectors.mean(0), vectors.std(0) + 1e-6
-        self.clusters = MiniBatchKMeans(min(NUM_CLASSES, len(vectors)), n_init=3, random_state=0, batch_size=8192)
-        classes = iter(self.clusters.fit_predict((vectors - self.mean) / self.scale))
-        self.found: list[list[tuple[WordTree, Span]]] = [[] for _ in range(self.clusters.n_clusters)]
+        clusters = MiniBatchKMeans(min(NUM_CLASSES, len(vectors)), n_init=3, random_state=0, batch_size=8192)
+        self.centres = clusters.fit((vectors - self.mean) / self.scale).cluster_centers_
+        classes = iter(self.classes(vectors))
+        self.found: list[list[tuple[WordTree, Span]]] = [[] for _ in self.centres]
         for tree in trees:
             for span, number in zip(tree.spans, classes, strict=False):
                 if width(span) <= min(LONGEST_PUT_IN, len(tree.words) - 1):  # no whole sentence
@@ -108,10 +109,15 @@ class Substitution:
             found.sort(key=lambda item: width(item[1]))
         self.widths = [[width(span) for _, span in found] for found in self.found]
 
+    def classes(self, vectors: np.ndarray) -> np.ndarray:
+        """The nearest centres; by numpy, since OpenMP of scikit-learn hangs in workers that were forked."""
+        products = ((vectors - self.mean) / self.scale) @ self.centres.T
+        return (np.square(self.centres).sum(1) / 2 - products).argmin(1)
+
     def __call__(self, trees: Sequence[WordTree], random: np.random.Generator) -> list[WordTree]:
         """New sentences from these, each with a longer constituent somewhere before its end."""
         vectors = constituent_vectors(self.model, trees)
-        classes = iter(self.clusters.predict((vectors - self.mean) / self.scale) if len(vectors) else ())
+        classes = iter(self.classes(vectors))
         made = []
         for tree in trees:
             of_tree = dict(zip(tree.spans, classes, strict=False))

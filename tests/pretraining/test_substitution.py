@@ -102,12 +102,36 @@ def test_longer_ones_of_the_same_class_are_put_before_the_end(parsed, monkeypatc
     assert made != substitution(trees, np.random.default_rng(1))
     of_constituent = {}
     vectors = constituent_vectors(model, trees)
-    classes = iter(substitution.clusters.predict((vectors - substitution.mean) / substitution.scale))
+    classes = iter(substitution.classes(vectors))
     for tree in trees:
         for span, number in zip(tree.spans, classes, strict=False):
             of_constituent[str(tree.words[span[0] : span[1] + 1])] = number
     for new in made:
         assert any(_is_made_of(new, tree, of_constituent) for tree in trees)
+
+
+def test_whole_sentences_and_long_constituents_stay_where_they_are(parsed, monkeypatch):
+    monkeypatch.setattr("pretraining.substitution.NUM_CLASSES", 1)
+    monkeypatch.setattr("pretraining.substitution.LONGEST_REPLACED", 2)
+    monkeypatch.setattr("pretraining.substitution.LONGEST_PUT_IN", 4)
+    model, _, trees = parsed
+    substitution = Substitution(model, trees, 3)
+    [found] = substitution.found
+    assert {end - first for _, (first, end) in found} == {1, 2, 3} and len(trees[1].words) > 4
+    assert all(end - first < len(tree.words) - 1 for tree, (first, end) in Substitution(model, trees[3:4] + [
+        WordTree([[9], [10]], [(0, 1)]), WordTree([[9], [10], [11]], [(0, 1), (0, 2)])
+    ], 1).found[0])  # fmt: skip
+    for new in substitution(trees, np.random.default_rng(0)):
+        assert any(_is_longer_by(new, tree, (1, 2)) for tree in trees)
+
+
+def _is_longer_by(new: WordTree, old: WordTree, lengths: tuple[int, ...]) -> bool:
+    """Whether a constituent of two words has become one of three or four."""
+    longer = len(new.words) - len(old.words)
+    places = [(i, j) for i, j in old.spans if j - i == 1 and (i, j + longer) in new.spans]
+    return longer in lengths and any(
+        new.words[:i] + new.words[j + longer + 1 :] == old.words[:i] + old.words[j + 1 :] for i, j in places
+    )
 
 
 def _is_made_of(new: WordTree, old: WordTree, classes: dict[str, int]) -> bool:

@@ -72,7 +72,7 @@ def check_can_be_folder(path: Path) -> None:
 
 def check_can_be_written(path: Path, option: str = "--output") -> None:
     """Refuse a file or folder that cannot be made, before the work is done: the nearest folder that exists decides."""
-    folder = next(part for part in (path, *path.absolute().parents) if part.is_dir())
+    folder = next(part for part in (path, *path.resolve().parents) if part.is_dir())
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"{option} {path}: no permission to write into {folder}; give another one")
 
