@@ -17,8 +17,8 @@ LEAST = {
     "complement_clauses": 100,
     "coordinated_subjects": 78,
     "coordinated_verb_phrases": 82,
-    "clauses_after_if": 84,
-    "lists": 72,
+    "clauses_after_if": 87,
+    "lists": 81,
     "prepositional_phrases_in_subjects": 71,
     "how_many": 56,
     "relative_clauses_in_subjects": 47,
@@ -30,7 +30,7 @@ def gold():
     return read_treebank(FILE)
 
 
-@pytest.mark.parametrize(("is_written", "lists", "least"), [(False, 72, 0.7), (True, 90, 0.75)])
+@pytest.mark.parametrize(("is_written", "lists", "least"), [(False, 81, 0.74), (True, 86, 0.75)])
 def test_the_bundled_parser_is_as_good_as_it_was(gold, is_written, lists, least):
     """Without punctuation, and shown the punctuation, by which it knows lists."""
     parser = TreeParser.from_pretrained("fast-r2d2-tiny")
