@@ -12,7 +12,8 @@ from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 
 CAT = "(S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (DT the) (NN mat)))))"
 MAN = "(S (NP (NNP Mary)) (VP (VBD saw) (NP (DT an) (JJ old) (NN man))) (ADVP (RB today)))"
-TREES = [CAT, MAN, MAN, CAT] * 3
+BRIDGE = "(S (NP (DT the) (JJ old) (NN bridge)) (VP (VBD was) (VP (VBN built) (PP (IN in) (NP (DT a) (NN week))))))"
+TREES = [CAT, MAN, MAN, CAT, BRIDGE, BRIDGE] * 2
 
 
 @pytest.fixture
