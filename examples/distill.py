@@ -20,7 +20,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +131,11 @@ class DistillationArguments(TrainingArguments):
     remove_unused_columns: bool = False
     train_sampling_strategy: str = "sequential"  # the rows are already grouped into batches
 
+    def __post_init__(self):
+        if self.disable_tqdm is None:
+            self.disable_tqdm = not sys.stderr.isatty()  # in a file, each refresh would be a line
+        super().__post_init__()
+
 
 class ParserTeacher:
     """A checkpoint as a teacher: posteriors of its parser's trees or of its chart's, or the trees of another method.
@@ -221,8 +226,17 @@ class TreebankScore(TrainerCallback):
         print(f"step {state.global_step}: sentence F1 {scores.sentence_f1:.1f}")
 
 
+GROUPS = (DistillationOptions, DistillationArguments)
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Raise ValueError, or end with a message, for arguments that `main` would refuse at once."""
+    given = HfArgumentParser(GROUPS).parse_args(arguments)
+    DistillationOptions(**{option.name: getattr(given, option.name) for option in fields(DistillationOptions)})
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = HfArgumentParser((DistillationOptions, DistillationArguments), description=__doc__.split("\n")[0])
+    parser = HfArgumentParser(GROUPS, description=__doc__.split("\n")[0])
     options, settings = parser.parse_args_into_dataclasses(arguments)
     folder = Path(settings.output_dir)
     with hold_folder(folder):

@@ -9,12 +9,14 @@
 
     python examples/pretrain.py --recipe english.yaml --output_dir runs/english
 
-A recipe is a file of options. It may also have stages, with settings that change during the run. Options on the
-command line override the recipe's, and those of ``--config_overrides`` field by field. A run ends with a model in
-``<output_dir>/model``; a run that was stopped resumes from its newest checkpoint when the same command is given again.
+A recipe is a file of options. It may also have stages, with settings that change during the run, and at the end a
+distillation (``distill.py``). Options on the command line override the recipe's, and those of ``--config_overrides``
+field by field. A run ends with a model in ``<output_dir>/model``; a run that was stopped resumes from its newest
+checkpoint when the same command is given again.
 """
 
 import argparse
+import gzip
 import os
 import shutil
 import sys
@@ -31,19 +33,29 @@ from huggingface_hub import HfApi
 from transformers import HfArgumentParser
 from transformers.utils.logging import disable_progress_bar
 
+import distill
+from modeling_fast_r2d2 import FastR2D2ForPreTraining
+from modeling_fast_r2d2.checkpoints import load_model
+from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.checkpoints import MODEL, OF_THE_RUN, find_damage, put_in_place, resume, save_model
+from pretraining.corpus import sentences_of
 from pretraining.data import read_data, read_held_out
-from pretraining.decisions import decide
+from pretraining.decisions import decide, sample
+from pretraining.evaluation import evaluate
 from pretraining.loop import train
 from pretraining.losses import check_stages, leave_parameters_out
 from pretraining.models import read_as_given_model
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
-from pretraining.recipe import read_recipe
+from pretraining.recipe import Recipe, read_recipe
 from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
+DISTILLATION, UNFINISHED = "distillation", f".{MODEL}.new"  # folders of a run
+SENTENCES, LINES_TO_DISTIL = "sentences.txt.gz", 200_000  # from all over the corpus
+# The options of distill.py that a recipe cannot have.
+GIVEN = ("teachers", "student", "corpus", "output_dir", "resume_from_checkpoint", "seed", "use_cpu")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -66,15 +78,29 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     recipe_parser.add_argument("--recipe")
     recipe_parser.add_argument("--config_overrides", "--config-overrides")
     of_user = recipe_parser.parse_known_args(arguments)[0]
-    of_recipe, of_both, stages = [], [], ()
+    recipe, of_both = Recipe([], (), []), []
     if of_user.recipe is not None:
-        of_recipe, stages = read_recipe(of_user.recipe, {option.name for group in GROUPS for option in fields(group)})
-        before = recipe_parser.parse_known_args(of_recipe)[0].config_overrides
+        own, of_distillation = ({option.name for group in groups for option in fields(group)}
+                                for groups in (GROUPS, distill.GROUPS))  # fmt: skip
+        recipe = read_recipe(of_user.recipe, own, of_distillation - {*GIVEN})
+        before = recipe_parser.parse_known_args(recipe.options)[0].config_overrides
         joined = [before, of_user.config_overrides]  # of a field in both, the latter value counts
         of_both = ["--config_overrides", ",".join(joined)] if all(joined) else []
-    options = Options(*parser.parse_args_into_dataclasses([*of_recipe, *arguments, *of_both]), stages=stages)
+    given = parser.parse_args_into_dataclasses([*recipe.options, *arguments, *of_both])
+    options = Options(*given, stages=recipe.stages, distillation=tuple(recipe.distillation))
+    if options.distillation:
+        distill.check_arguments(distillation_command(options))
     say_what_has_no_effect(arguments, options)
     return options
+
+
+def distillation_command(options: Options) -> list[str]:
+    """The arguments of ``distill.py``: those of the recipe, and others by which a run teaches its own model."""
+    folder = Path(options.output.output_dir)
+    own, of_distillation, training = folder / UNFINISHED, folder / DISTILLATION, options.training
+    values = (own, own, of_distillation / SENTENCES, of_distillation, True, training.seed, training.use_cpu)
+    given = zip(GIVEN, map(str, values), strict=True)
+    return [*(word for name, value in given for word in (f"--{name}", value)), *options.distillation]
 
 
 def say_what_has_no_effect(arguments: list[str], options: Options) -> None:
@@ -140,9 +166,9 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
     run.display.start(run.progress.step)
     is_over = train(run)
     run.display.bar.close()
-    if is_over and accelerator.is_main_process:
-        run.display.say(f"the model is in {write_model(run)}")
-    if not is_over:
+    if is_over:
+        run.display.say(f"the model is in {finish(run)}")
+    else:
         run.display.say(f"stopped and saved at step {run.progress.step:,}; the same command resumes the run")
 
 
@@ -158,28 +184,65 @@ def print_overview(run: Run) -> None:
     run.display.say(MEANINGS)
 
 
-def write_model(run: Run) -> Path:
-    """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card."""
-    final, output = run.folder / MODEL, run.options.output
-    aside = final.with_name(".model.new")
-    shutil.rmtree(aside, ignore_errors=True)
-    figures, best = run.progress.evaluations[-1], run.best_step
-    if best is None or find_damage(run.checkpoints.of(best)):
-        save_model(run.model, run.tokenizer, aside)
-    else:
-        shutil.copytree(run.checkpoints.of(best), aside, ignore=shutil.ignore_patterns(*OF_THE_RUN))
-        of_best = next(figures for figures in run.progress.evaluations if figures["step"] == best)
-        figures = of_best | {"metric_for_best_model": output.metric_for_best_model}
-    plot(run, aside / "training.png")
-    (aside / "README.md").write_text(model_card(run, figures), encoding="utf-8")
-    put_in_place(aside, final)
-    if output.push_to_hub:
-        try:
-            HfApi().create_repo(output.hub_model_id, exist_ok=True)
-            run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=output.hub_model_id, folder_path=final)}")
-        except Exception as error:  # whatever a network raises
-            raise OSError(f"the model in {final} was not uploaded ({error}); the same command does it") from error
+def finish(run: Run) -> Path:
+    """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card. All processes call
+    this, since they share a distillation."""
+    final, unfinished, is_main_process = run.folder / MODEL, run.folder / UNFINISHED, run.accelerator.is_main_process
+    figures = write_weights(run, unfinished) if is_main_process else {}
+    if run.options.distillation:
+        figures |= distil(run)
+    if is_main_process:
+        if run.options.distillation:
+            shutil.rmtree(unfinished)
+            shutil.copytree(run.folder / DISTILLATION / MODEL, unfinished)
+        plot(run, unfinished / "training.png")
+        (unfinished / "README.md").write_text(model_card(run, figures), encoding="utf-8")
+        put_in_place(unfinished, final)
+        if run.options.output.push_to_hub:
+            push(run, final)
     return final
+
+
+def write_weights(run: Run, folder: Path) -> dict:
+    """Write the last weights, or the best ones, with the tokenizer; the figures are those of their evaluation."""
+    best, figures = run.best_step, run.progress.evaluations[-1]
+    shutil.rmtree(folder, ignore_errors=True)
+    if best is None or find_damage(run.checkpoints.of(best)):
+        save_model(run.model, run.tokenizer, folder)
+        return figures
+    shutil.copytree(run.checkpoints.of(best), folder, ignore=shutil.ignore_patterns(*OF_THE_RUN))
+    figures = next(figures for figures in run.progress.evaluations if figures["step"] == best)
+    return figures | {"metric_for_best_model": run.options.output.metric_for_best_model}
+
+
+def distil(run: Run) -> dict[str, float]:
+    """Train a parser on the trees of the run's model, as the recipe says, or go on with it. Returns the figures of the
+    model with that parser."""
+    folder, accelerator = run.folder / DISTILLATION, run.accelerator
+    run.display.say("distillation: a parser learns the trees of the model")
+    if accelerator.is_main_process:
+        folder.mkdir(exist_ok=True)
+        lines, _ = sample(run.data.texts, LINES_TO_DISTIL)
+        with gzip.open(folder / SENTENCES, "wt", encoding="utf-8") as file:
+            file.writelines(f"{sentence}\n" for sentence in sentences_of(lines, run.options.data))
+    accelerator.wait_for_everyone()
+    if not (folder / MODEL).exists():
+        distill.main(distillation_command(run.options))
+    run.model = load_model(FastR2D2ForPreTraining, str(folder / MODEL)).to(accelerator.device)
+    if run.scorer:
+        run.scorer.parser = TreeParser(run.model, run.tokenizer)
+    figures = {"step": run.progress.step} | evaluate(run)
+    run.display.show_evaluation(figures)
+    return figures
+
+
+def push(run: Run, folder: Path) -> None:
+    name = run.options.output.hub_model_id
+    try:
+        HfApi().create_repo(name, exist_ok=True)
+        run.display.say(f"uploaded: {HfApi().upload_folder(repo_id=name, folder_path=folder)}")
+    except Exception as error:  # whatever a network raises
+        raise OSError(f"the model in {folder} was not uploaded ({error}); the same command does it") from error
 
 
 if __name__ == "__main__":
@@ -188,4 +251,4 @@ if __name__ == "__main__":
     except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:  # once it trains, a run saves and ends
-        sys.exit("stopped before training; the same command begins again")
+        sys.exit("stopped; the same command goes on from what was saved")

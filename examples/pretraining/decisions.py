@@ -104,7 +104,7 @@ def decide(options: Options) -> tuple[Options, list[str]]:
     asked = [name for name in DECIDED if getattr(data, name) == AUTO and not (name == "vocab_size" and has_vocabulary)]
     if not asked:
         return apply_to_stages(options), []
-    lines, num_lines = sample(read_texts(data))
+    lines, num_lines = sample(read_texts(data), LINES)
     profile = Profile()
     for sentence in sentences_of(lines, data):
         profile.add(sentence)
@@ -135,13 +135,13 @@ def apply_to_stages(options: Options) -> Options:
     return replace(options, stages=stages, model=model)
 
 
-def sample(texts: Dataset | IterableDataset) -> tuple[list[str], float]:
-    """Lines from all over the corpus, or from the beginning of a stream; and the number of all lines, which is infinite
-    if a stream goes on."""
+def sample(texts: Dataset | IterableDataset, number: int) -> tuple[list[str], float]:
+    """At most so many lines from all over the corpus, or from the beginning of a stream; and the number of all lines,
+    which is infinite if a stream goes on."""
     if not isinstance(texts, Dataset):
-        lines = [row["text"] for row in itertools.islice(texts, LINES + 1)]
-        return lines[:LINES], len(lines) if len(lines) <= LINES else math.inf
-    rows = np.unique(np.linspace(0, len(texts) - 1, min(LINES, len(texts))).astype(int))
+        lines = [row["text"] for row in itertools.islice(texts, number + 1)]
+        return lines[:number], len(lines) if len(lines) <= number else math.inf
+    rows = np.unique(np.linspace(0, len(texts) - 1, min(number, len(texts))).astype(int))
     return texts[rows]["text"], len(texts)
 
 

@@ -32,12 +32,18 @@ class StopSignal:
     """``was_received`` becomes true at the first SIGTERM or Ctrl-C: the run saves a checkpoint and ends.
 
     A second Ctrl-C ends the process; a second SIGTERM does not, for a scheduler and a launcher may both send one.
+    Outside its ``with`` block signals do what they did before.
     """
 
-    def __init__(self):
-        self.was_received = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._receive)
+    was_received = False
+
+    def __enter__(self) -> "StopSignal":
+        self._before = {number: signal.signal(number, self._receive) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _receive(self, number, frame) -> None:
         self.was_received = True
@@ -63,16 +69,16 @@ class Counts:
 
 def train(run: Run) -> bool:
     """Train until the end or until a signal comes, then save. Returns whether the end was reached."""
-    stop = StopSignal()
     is_interrupted = False
-    try:
-        evaluate_if_due(run, stop)  # a signal may have cut it short
-        take_steps(run, stop)
-        evaluate_if_due(run, stop)
-    except Interrupted:
-        is_interrupted = True
-    if run.saved_step != run.progress.step:
-        save(run)
+    with StopSignal() as stop:
+        try:
+            evaluate_if_due(run, stop)  # a signal may have cut it short
+            take_steps(run, stop)
+            evaluate_if_due(run, stop)
+        except Interrupted:
+            is_interrupted = True
+        if run.saved_step != run.progress.step:
+            save(run)
     return run.is_over and not is_interrupted
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -184,13 +185,15 @@ class Decision:
 
 @dataclass
 class Options:
-    """All groups of options and the recipe's stages, checked together; and what the text has decided."""
+    """All groups of options, the recipe's stages and its arguments of ``distill.py``, checked together; and what the
+    text has decided."""
 
     data: DataOptions
     model: ModelOptions
     training: TrainingOptions
     output: OutputOptions
     stages: tuple[Stage, ...] = ()
+    distillation: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
 
     def __post_init__(self):
@@ -231,6 +234,9 @@ class Options:
                                  "would be read as text; give a folder elsewhere")  # fmt: skip
 
     def _check_stages(self) -> None:
+        if self.distillation and self.data.keep_punctuation:
+            raise ValueError("a recipe with a distillation needs a model that does not see punctuation; give "
+                             "--no_keep_punctuation")  # fmt: skip
         if self.stages and self.training.max_steps is not None:
             raise ValueError("the stages of a recipe say how long the run is; leave --max_steps out")
         if self.data.streaming and any(stage.at(0).chart_scores == "grammar" for stage in self.stages):
@@ -253,7 +259,8 @@ class Options:
     def that_decide_weights(self) -> dict:
         """The options that decide a run's weights, by name, as JSON can hold them; they stay while a run lasts."""
         left_out = ["num_proc", "dataloader_num_workers", "treebank_sentences", "counts_skew"]
-        chosen = {"metric_for_best_model": self.output.metric_for_best_model, "stages": self._plain_stages()}
+        chosen = {"metric_for_best_model": self.output.metric_for_best_model, "stages": self._plain_stages(),
+                  "distillation": shlex.join(self.distillation)}  # fmt: skip
         if self.output.metric_for_best_model:
             chosen["eval_steps"] = self.output.eval_steps
         else:  # these only watch
@@ -269,7 +276,8 @@ class Options:
         """All options by name, as JSON can hold them."""
         groups = self.data, self.model, self.training, self.output
         plain = {name: value for group in groups for name, value in asdict(group).items()}
-        return plain | ({"stages": self._plain_stages()} if self.stages else {})
+        of_recipe = {"stages": self._plain_stages(), "distillation": shlex.join(self.distillation)}
+        return plain | {name: value for name, value in of_recipe.items() if value}
 
     def _plain_stages(self) -> list[dict]:
         stages = [asdict(stage) for stage in self.stages]

@@ -1,4 +1,5 @@
-"""A recipe describes a run in one small file: values of options, and stages with settings that change during the run.
+"""A recipe describes a run in one small file: values of options, stages with settings that change during the run, and
+a distillation at its end.
 
 options:                      # any option of pretrain.py; the command line overrides them
   size: tiny
@@ -13,6 +14,8 @@ stages:                       # without stages, the options alone describe the r
     window_size: 3            # what a stage does not set is as in the options or in the paper
     always: false             # left out by character, and if counts_skew is 0
   - *wider
+distillation:                 # options of distill.py, by which a parser then learns the trees of this model
+  methods: minimum_risk
 """
 
 import bisect
@@ -207,12 +210,20 @@ class Plan:
         return self.stages[number].at(min(1.0, (step - begin) / (end - begin)))
 
 
-def read_recipe(path: str | Path, known_options: set[str]) -> tuple[list[str], tuple[Stage, ...]]:
-    """Read a file: its options, as arguments of a command line, and its stages.
+class Recipe(NamedTuple):
+    """Arguments of the command lines of ``pretrain.py`` and ``distill.py``, and the stages."""
+
+    options: list[str]
+    stages: tuple[Stage, ...]
+    distillation: list[str]
+
+
+def read_recipe(path: str | Path, known_options: set[str], known_of_distillation: set[str]) -> Recipe:
+    """Read a file.
 
     Args:
         path: a file, or the name of one in ``examples/recipes``, with or without its suffix.
-        known_options: the names that may stand in ``options``.
+        known_options, known_of_distillation: the names that may stand in ``options`` and in ``distillation``.
 
     Raises:
         ValueError: for a file that is missing or wrong, with the file and the stage.
@@ -228,12 +239,15 @@ def read_recipe(path: str | Path, known_options: set[str]) -> tuple[list[str], t
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"no recipe could be read from {str(path)!r}: {error}") from error
     try:
-        _check_names(content, {"options", "stages"}, "the file")
+        _check_names(content, {"options", "stages", "distillation"}, "the file")
         options, stages = content.get("options") or {}, content.get("stages") or []
+        distillation = content.get("distillation") or {}
         _check_names(options, known_options - {"recipe"}, "options")
+        _check_names(distillation, known_of_distillation, "distillation")
         if not isinstance(stages, list):
             raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
-        return _read_options(options), tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1))
+        found = tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1))
+        return Recipe(_read_options(options), found, _read_options(distillation))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

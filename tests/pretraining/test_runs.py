@@ -293,6 +293,41 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output_dir", str(tmp_path / "other")])
 
 
+DISTILLATION = """
+options: {{corpus: [{corpus}], keep_punctuation: no}}
+stages: [{{steps: 3}}]
+distillation: {{methods: minimum_risk, config_overrides: parser_hidden_size=4, substitutes: 1, max_steps: 6,
+  save_steps: 2, learning_rate: 0.1, per_device_train_batch_size: 16}}
+"""
+
+
+@pytest.mark.slow
+def test_a_run_may_end_with_a_distillation_which_goes_on(options, corpus, tmp_path):
+    recipe, gold, whole, cut = (tmp_path / name for name in ("recipe.yaml", "gold.mrg", "whole", "cut"))
+    recipe.write_text(DISTILLATION.format(corpus=options[1]), encoding="utf-8")
+    gold.write_text("(S (DT the) (JJ old) (NN cat) (VBZ sleeps))\n" * 3)
+    arguments = ["--recipe", str(recipe), *options[2:], "--treebank", str(gold), "--validation", str(corpus)]
+    assert pretrain([*arguments, "--output_dir", str(whole)]) == [0]
+    *_, before, after = re.findall(r"step 3: (validation.*)", last_output())
+    assert before != after and "distillation: a parser learns the trees" in last_output()
+    trained, found = load_file(whole / "checkpoints" / "checkpoint-000000003" / "model.safetensors"), weights(whole)
+    assert found["model.parser.dense.weight"].shape != trained["model.parser.dense.weight"].shape
+    assert all(torch.equal(found[name], trained[name]) for name in trained if "parser" not in name)
+    card = (whole / "model" / "README.md").read_text(encoding="utf-8")
+    of_card = re.search(r"validation tree loss, nats per token \| ([\d.]+)", card)[1]
+    assert f"tree {of_card}" in after and "`distillation`" in card and "--methods minimum_risk" in card
+
+    shutil.copytree(whole, cut)
+    for left in ("model", "distillation/model", "distillation/checkpoint-6"):  # as if it had been killed before the end
+        shutil.rmtree(cut / left)
+    assert pretrain([*arguments, "--output_dir", str(cut)]) == [0]
+    assert_same_weights(whole, cut)
+    recipe.write_text(recipe.read_text().replace("substitutes: 1", "substitutes: 2"))
+    assert "distillation was '--methods minimum_risk" in error_of([*arguments, "--output_dir", str(cut)])
+    assert pretrain([*arguments, "--output_dir", str(tmp_path / "two")], num_processes=2) == [0, 0]
+    assert weights(tmp_path / "two").keys() == found.keys()
+
+
 VECTORS = """
 options: {{corpus: [{corpus}], model: {model}, initial_embeddings: counts, learning_rate: 1e-3,
   config_overrides: "hidden_size=24,pooler=true", per_device_train_batch_tokens: 400, use_cpu: true, report_to: none}}
