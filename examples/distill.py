@@ -9,8 +9,8 @@
 A teacher is a checkpoint, or a file with a tree for each line of the text. Parser and chart of a checkpoint can be two
 teachers (``--methods parser chart``). The student's parser is trained further, or with ``--config_overrides`` a
 smaller and faster one takes its place. With ``--substitutes`` it also learns from sentences in which longer
-constituents have the place of shorter ones (`pretraining/substitution.py`). The student's encoder does not change:
-train it along the new trees with ``pretrain.py --model <output_dir>/model``.
+constituents have the place of shorter ones or of words (`pretraining/substitution.py`). The student's encoder does not
+change: train it along the new trees with ``pretrain.py --model <output_dir>/model``.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
 from its newest checkpoint. Other folders that hold something are refused.
@@ -91,8 +91,8 @@ class DistillationOptions:
         "cube of the length", 60
     )  # fmt: skip
     substitutes: int = option(
-        "for each sentence at most so many further ones, in which a longer constituent of the same class has the place "
-        "of a shorter one", 0
+        "for each sentence at most so many further ones, in which a longer constituent has the place of a shorter one "
+        "or of a word", 0
     )  # fmt: skip
     treebank: str | None = option("file of bracketed trees, to print F1 at every save")
     treebank_half: str | None = option(

@@ -1,14 +1,15 @@
-"""Sentences with known trees that no corpus has: a constituent gives its place to a longer one of the same class.
+"""Sentences with known trees that no corpus has: a word or a constituent gives its place to a longer constituent.
 
 A parser that learnt from raw text alone finds *the man who sold the car* at the end of a sentence. In front of a verb,
-as in *the man who sold the car lives here*, it takes the verb into the clause. But by their vectors *the man* and *the
-man who sold the car* are constituents of one class, and where one stands the other may (Shi et al., 2021, "Substructure
-Substitution", 2101.00411). So the longer one is put where the shorter one was, its tree with it, and the parser learns
-from the result.
+as in *the man who sold the car lives here*, it takes the verb into the clause. But it is like *the old man* by its
+vector, and where one stands the other may (Shi et al., 2021, "Substructure Substitution", 2101.00411), or a word: *he*
+and *the old man* both stand on the left of *lives here* in a whole sentence. So constituents have classes, and one of a
+class that is found in such a place is put there, its tree with it. The parser learns from the result.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -41,13 +42,24 @@ class WordTree(NamedTuple):
         return cls(words, list(spans))
 
     def put_in(self, place: Span, other: "WordTree", span: Span) -> "WordTree":
-        """The same with a constituent of another sentence in the place of one of its own."""
+        """The same with a constituent of another sentence in the place of one of its own, or of a word."""
         (first, last), (begin, end) = place, span
         words = self.words[:first] + other.words[begin : end + 1] + self.words[last + 1 :]
         longer = (end - begin) - (last - first)
         moved = [(i + longer * (i > last), j + longer * (j >= last)) for i, j in self.spans]
         inside = [(i - begin + first, j - begin + first) for i, j in other.spans[begin:end]]
         return WordTree(words, moved[:first] + inside + moved[last:])
+
+
+Context = tuple[int, str, int | None]  # class of the parent, side, class of the other part, None for a word
+
+
+def parts(tree: WordTree, classes: dict[Span, int]) -> Iterator[tuple[Span, Context]]:
+    """The two parts of each constituent and where they stand."""
+    for split, span in enumerate(tree.spans):
+        left, right = (span[0], split), (split + 1, span[1])
+        yield left, (classes[span], "left", classes.get(right))
+        yield right, (classes[span], "right", classes.get(left))
 
 
 def model_batch(trees: Sequence[WordTree], pad_token_id: int) -> dict[str, Tensor]:
@@ -80,7 +92,7 @@ def constituent_vectors(model, trees: Sequence[WordTree]) -> np.ndarray:
 
 
 class Substitution:
-    """Constituents of many sentences, by classes that k-means finds, to put in the place of shorter ones.
+    """Constituents of many sentences, by classes that k-means finds, to put in the place of shorter ones and of words.
 
     Args:
         model: a `FastR2D2Model` in evaluation, on the CPU.
@@ -99,12 +111,15 @@ class Substitution:
         self.mean, self.scale = vectors.mean(0), vectors.std(0) + 1e-6
         clusters = MiniBatchKMeans(min(NUM_CLASSES, len(vectors)), n_init=3, random_state=0, batch_size=8192)
         self.centres = clusters.fit((vectors - self.mean) / self.scale).cluster_centers_
-        classes = iter(self.classes(vectors))
         self.found: list[list[tuple[WordTree, Span]]] = [[] for _ in self.centres]
-        for tree in trees:
-            for span, number in zip(tree.spans, classes, strict=False):
+        self.standing: dict[Context, list[int]] = defaultdict(list)  # the classes of the constituents that stand there
+        for tree, classes in zip(trees, self._classes_of(trees, vectors), strict=True):
+            for span, number in classes.items():
                 if width(span) <= min(LONGEST_PUT_IN, len(tree.words) - 1):  # no whole sentence
                     self.found[number].append((tree, span))
+            for span, context in parts(tree, classes):
+                if span in classes:
+                    self.standing[context].append(classes[span])
         for found in self.found:
             found.sort(key=lambda item: width(item[1]))
         self.widths = [[width(span) for _, span in found] for found in self.found]
@@ -114,23 +129,35 @@ class Substitution:
         products = ((vectors - self.mean) / self.scale) @ self.centres.T
         return (np.square(self.centres).sum(1) / 2 - products).argmin(1)
 
+    def _classes_of(self, trees: Sequence[WordTree], vectors: np.ndarray) -> Iterator[dict[Span, int]]:
+        numbers = iter(self.classes(vectors).tolist())
+        return ({span: next(numbers) for span in tree.spans} for tree in trees)
+
     def __call__(self, trees: Sequence[WordTree], random: np.random.Generator) -> list[WordTree]:
         """New sentences from these, each with a longer constituent somewhere before its end."""
-        vectors = constituent_vectors(self.model, trees)
-        classes = iter(self.classes(vectors))
         made = []
-        for tree in trees:
-            of_tree = dict(zip(tree.spans, classes, strict=False))
-            made += [self._one(tree, of_tree, random) for _ in range(self.copies)]
+        for tree, classes in zip(trees, self._classes_of(trees, constituent_vectors(self.model, trees)), strict=True):
+            if places := self._places(tree, classes):
+                chosen = random.integers(len(places), size=self.copies)
+                made += [self._one(tree, *places[number], random) for number in chosen]
         return [tree for tree in made if tree is not None]
 
-    def _one(self, tree: WordTree, classes: dict[Span, int], random: np.random.Generator) -> WordTree | None:
+    def _places(self, tree: WordTree, classes: dict[Span, int]) -> list[tuple[Span, list[int]]]:
+        """What may be replaced, with the classes of what is found in such a place. The other part is a constituent,
+        since nothing is known of words."""
         last = len(tree.words) - 1
-        places = [span for span in tree.spans if span[1] < last and width(span) <= LONGEST_REPLACED]
-        if not places:
-            return None
-        place = places[random.integers(len(places))]
-        found, widths = self.found[classes[place]], self.widths[classes[place]]
+        return [
+            (part, self.standing[context])
+            for part, context in parts(tree, classes)
+            if part[1] < last
+            and width(part) <= LONGEST_REPLACED
+            and context[-1] is not None
+            and context in self.standing
+        ]
+
+    def _one(self, tree: WordTree, place: Span, classes: list[int], random: np.random.Generator) -> WordTree | None:
+        number = classes[random.integers(len(classes))]
+        found, widths = self.found[number], self.widths[number]
         longer = bisect_right(widths, width(place))
         return tree.put_in(place, *found[random.integers(longer, len(found))]) if longer < len(found) else None
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
-from pretraining.substitution import Substitution, WordTree, constituent_vectors, model_batch
+from pretraining.substitution import Substitution, WordTree, constituent_vectors, model_batch, parts
 from tokenization_fast_r2d2.reading import pad_batch
 
 TEXTS = [
@@ -31,21 +31,21 @@ def flat(tree) -> WordTree:
     return WordTree(left.words + right.words, [*left.spans, (0, last), *moved])
 
 
-def constituents(tree, start=0):
-    """All pairs of trees with their spans."""
+def constituents(tree, start=0, words=False):
+    """All pairs of trees with their spans, and all words if they are asked for."""
     if isinstance(tree, list):
-        return []
+        return [(tree, (start, start))] if words else []
     left, right = tree
     middle = start + len(flat(left).words)
     own = (tree, (start, start + len(flat(tree).words) - 1))
-    return [own, *constituents(left, start), *constituents(right, middle)]
+    return [own, *constituents(left, start, words), *constituents(right, middle, words)]
 
 
 def replaced(tree, old, new, start=0):
-    if isinstance(tree, list):
-        return tree
     if (start, start + len(flat(tree).words) - 1) == old:
         return new
+    if isinstance(tree, list):
+        return tree
     left, right = tree
     return replaced(left, old, new, start), replaced(right, old, new, start + len(flat(left).words))
 
@@ -54,7 +54,7 @@ def replaced(tree, old, new, start=0):
 def test_the_tree_of_a_constituent_comes_with_it(tree, other, data):
     if isinstance(tree, list) or isinstance(other, list):
         return
-    _, place = data.draw(st.sampled_from(constituents(tree)))
+    _, place = data.draw(st.sampled_from(constituents(tree, words=True)))
     new, span = data.draw(st.sampled_from(constituents(other)))
     assert flat(tree).put_in(place, flat(other), span) == flat(replaced(tree, place, new))
 
@@ -93,21 +93,51 @@ def test_vectors_are_those_of_the_constituents(parsed):
     assert next(vectors, None) is None
 
 
-def test_longer_ones_of_the_same_class_are_put_before_the_end(parsed, monkeypatch):
+def replacements(new: WordTree, old: WordTree, classes: dict):
+    """How one can have become the other: the part that was replaced, where it stands, and the words there now."""
+    longer = len(new.words) - len(old.words)
+    return [((i, j), context, new.words[i : j + longer + 1]) for (i, j), context in parts(old, classes)
+            if new.words[:i] + new.words[j + longer + 1 :] == old.words[:i] + old.words[j + 1 :]
+            and (i, j + longer) in new.spans]  # fmt: skip
+
+
+def classes_of(substitution, trees):
+    numbers = iter(substitution.classes(constituent_vectors(substitution.model, trees)).tolist())
+    return [{span: next(numbers) for span in tree.spans} for tree in trees]
+
+
+def test_longer_ones_that_stand_in_such_places_are_put_before_the_end(parsed, monkeypatch):
     monkeypatch.setattr("pretraining.substitution.NUM_CLASSES", 3)
     model, _, trees = parsed
     substitution = Substitution(model, trees, 2)
     made = substitution(trees, np.random.default_rng(0))
     assert len(made) > len(TEXTS) / 2 and made == substitution(trees, np.random.default_rng(0))
     assert made != substitution(trees, np.random.default_rng(1))
-    of_constituent = {}
-    vectors = constituent_vectors(model, trees)
-    classes = iter(substitution.classes(vectors))
-    for tree in trees:
-        for span, number in zip(tree.spans, classes, strict=False):
-            of_constituent[str(tree.words[span[0] : span[1] + 1])] = number
+    pairs = list(zip(trees, classes_of(substitution, trees), strict=True))
+    by_words = {str(tree.words[i : j + 1]): number for tree, found in pairs for (i, j), number in found.items()}
+    standing = {(at, found[part]) for tree, found in pairs for part, at in parts(tree, found) if part in found}
+    replaced = set()
     for new in made:
-        assert any(_is_made_of(new, tree, of_constituent) for tree in trees)
+        ways = [(part, len(tree.words)) for tree, found in pairs for part, at, words in replacements(new, tree, found)
+                if at[-1] is not None and (at, by_words.get(str(words))) in standing]  # fmt: skip
+        assert any(last < length - 1 for (_, last), length in ways)
+        replaced |= {last - first for (first, last), _ in ways}
+    assert {0, 1} <= replaced  # words and constituents
+
+
+def test_a_word_is_replaced_by_what_stands_in_such_a_place():
+    """*he*, before a constituent as *the man* is: both are the left part of a whole sentence, beside the same class."""
+    he, the, man, saw, it = [1], [2], [3], [4], [5]
+    plain, short = flat(((the, man), (saw, it))), flat((he, (saw, it)))
+    assert dict(parts(plain, {(0, 3): 0, (0, 1): 1, (2, 3): 2})) == {
+        (0, 1): (0, "left", 2), (2, 3): (0, "right", 1), (0, 0): (1, "left", None), (1, 1): (1, "right", None),
+        (2, 2): (2, "left", None), (3, 3): (2, "right", None),
+    }  # fmt: skip
+    substitution = Substitution.__new__(Substitution)
+    substitution.standing = {(0, "left", 2): [1]}
+    substitution.found, substitution.widths = [[], [(plain, (0, 1))], []], [[], [2], []]
+    [place] = substitution._places(short, {(0, 2): 0, (1, 2): 2})  # the other words stand beside a word, or at the end
+    assert place == ((0, 0), [1]) and substitution._one(short, *place, np.random.default_rng(0)) == plain
 
 
 def test_whole_sentences_and_long_constituents_stay_where_they_are(parsed, monkeypatch):
@@ -121,27 +151,10 @@ def test_whole_sentences_and_long_constituents_stay_where_they_are(parsed, monke
     assert all(end - first < len(tree.words) - 1 for tree, (first, end) in Substitution(model, trees[3:4] + [
         WordTree([[9], [10]], [(0, 1)]), WordTree([[9], [10], [11]], [(0, 1), (0, 2)])
     ], 1).found[0])  # fmt: skip
+    pairs = list(zip(trees, classes_of(substitution, trees), strict=True))
     for new in substitution(trees, np.random.default_rng(0)):
-        assert any(_is_longer_by(new, tree, (1, 2)) for tree in trees)
-
-
-def _is_longer_by(new: WordTree, old: WordTree, lengths: tuple[int, ...]) -> bool:
-    """Whether a constituent of two words has become one of three or four."""
-    longer = len(new.words) - len(old.words)
-    places = [(i, j) for i, j in old.spans if j - i == 1 and (i, j + longer) in new.spans]
-    return longer in lengths and any(
-        new.words[:i] + new.words[j + longer + 1 :] == old.words[:i] + old.words[j + 1 :] for i, j in places
-    )
-
-
-def _is_made_of(new: WordTree, old: WordTree, classes: dict[str, int]) -> bool:
-    longer = len(new.words) - len(old.words)
-    places = [(i, j) for i, j in old.spans if j < len(old.words) - 1 and (i, j + longer) in new.spans]
-    return longer > 0 and any(
-        new.words[:i] + new.words[j + longer + 1 :] == old.words[:i] + old.words[j + 1 :]
-        and classes.get(str(new.words[i : j + longer + 1])) == classes[str(old.words[i : j + 1])]
-        for i, j in places
-    )
+        ways = [(part, words) for tree, found in pairs for part, _, words in replacements(new, tree, found)]
+        assert any(last - first < 2 and last - first + 1 < len(words) <= 4 for (first, last), words in ways)
 
 
 def test_of_a_word_alone_nothing_is_made():
