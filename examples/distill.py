@@ -9,8 +9,9 @@
 A teacher is a checkpoint, or a file with a tree for each line of the text. Parser and chart of a checkpoint can be two
 teachers (``--methods parser chart``). The student's parser is trained further, or with ``--config_overrides`` a
 smaller and faster one takes its place. With ``--substitutes`` it also learns from sentences in which longer
-constituents have the place of shorter ones or of words (`pretraining/substitution.py`). The student's encoder does not
-change: train it along the new trees with ``pretrain.py --model <output_dir>/model``.
+constituents have the place of shorter ones or of words (`pretraining/substitution.py`), and with ``--first_words`` the
+trees follow what is usual behind the first word of a constituent (`pretraining/first_words.py`). The student's encoder
+does not change: train it along the new trees with ``pretrain.py --model <output_dir>/model``.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
 from its newest checkpoint. Other folders that hold something are refused.
@@ -41,6 +42,7 @@ from transformers import (
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.checkpoints.folders import HEADS
+from modeling_fast_r2d2.configuration_fast_r2d2 import MINIMUM_RISK
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
 from modeling_fast_r2d2.grammar_induction.consensus import (
     chart_posteriors,
@@ -56,12 +58,14 @@ from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.checkpoints import MODEL, STOPPED, check_folder, last_whole_checkpoint, put_in_place, save_model
 from pretraining.evaluation import read_gold_trees
+from pretraining.first_words import FirstWords
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from pretraining.substitution import Substitution, WordTree, model_batch
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
+from tokenization_fast_r2d2.trees import Span
 from tokenization_fast_r2d2.word_rules import find_words
 
 SENTENCES_TO_TAKE_FROM, SENTENCES_AT_ONCE = 20_000, 256
@@ -93,6 +97,10 @@ class DistillationOptions:
     substitutes: int = option(
         "for each sentence at most so many further ones, in which a longer constituent has the place of a shorter one "
         "or of a word", 0
+    )  # fmt: skip
+    first_words: bool = option(
+        "let the first word of a constituent decide with the teachers whether all that follows it belongs together, as "
+        "in (to (buy (the car))); for languages that branch to the right", False
     )  # fmt: skip
     treebank: str | None = option("file of bracketed trees, to print F1 at every save")
     treebank_half: str | None = option(
@@ -138,7 +146,7 @@ class DistillationArguments(TrainingArguments):
 
 
 class ParserTeacher:
-    """A checkpoint as a teacher: posteriors of its parser's trees or of its chart's, or the trees of another method.
+    """A checkpoint as a teacher: posteriors of its parser's trees or of its chart's, or the heuristic trees.
     Its tokenizer must split text into the same words as the student's."""
 
     def __init__(self, parser: TreeParser):
@@ -183,31 +191,37 @@ class FileTeacher:
 
 def consensus(
     teachers: Sequence, weights: Sequence[float], sentences: Sequence[ReadSentence], rows: Sequence[int]
-) -> list[list[tuple[int, int]]]:
-    """For each sentence, the spans of the best tree over its words under the teachers' posteriors, which are added up
-    by weight."""
+) -> list[tuple[list[Span], Tensor]]:
+    """For each sentence, the spans of the best tree over its words under the teachers' mean posteriors, by weight, and
+    these posteriors, ``(words, words + 1)``."""
     pairs = zip(weights, teachers, strict=True)
-    posteriors = torch.stack([weight * teacher(sentences, rows) for weight, teacher in pairs]).sum(0)
+    posteriors = torch.stack([weight * teacher(sentences, rows) for weight, teacher in pairs]).sum(0) / sum(weights)
     lengths = [len(sentence.words) for sentence in sentences]
-    spans = minimum_risk_trees(posteriors, torch.tensor(lengths)).tolist()
-    return [[tuple(span) for span in row[: length - 1]] for row, length in zip(spans, lengths, strict=True)]
+    trees = zip(minimum_risk_trees(posteriors, torch.tensor(lengths)).tolist(), posteriors, lengths, strict=True)
+    return [([*map(tuple, spans[: length - 1])], own[:length, : length + 1]) for spans, own, length in trees]
 
 
 class CollatorWithTrees:
-    """Makes batches of numbered sentences, and of those that ``substitution`` makes of them, with the teachers' best
-    trees over pieces as labels."""
+    """Makes batches of numbered sentences with the teachers' best trees over pieces as labels. ``first_words`` may
+    change these trees, and ``substitution`` make further sentences of them."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float]):
         self.tokenizer, self.teachers, self.weights = tokenizer, teachers, weights
+        self.first_words: FirstWords | None = None
         self.substitution: Substitution | None = None
 
-    def trees(self, texts: Sequence[str], rows: Sequence[int]) -> list[WordTree]:
+    def best(self, texts: Sequence[str], rows: Sequence[int]) -> list[tuple[WordTree, np.ndarray]]:
+        """The best trees, and posteriors of their sentences."""
         read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
-        return list(map(WordTree.of, read, consensus(self.teachers, self.weights, read, rows)))
+        found = zip(read, consensus(self.teachers, self.weights, read, rows), strict=True)
+        return [(WordTree.of(sentence, spans), posteriors.numpy()) for sentence, (spans, posteriors) in found]
+
+    def changed(self, best: Sequence[tuple[WordTree, np.ndarray]]) -> list[WordTree]:
+        return [tree if self.first_words is None else self.first_words(tree, posteriors) for tree, posteriors in best]
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
-        trees = self.trees(texts, rows)
+        trees = self.changed(self.best(texts, rows))
         if self.substitution is not None:
             trees += self.substitution(trees, np.random.default_rng(rows[0]))
         return model_batch(trees, self.tokenizer.pad_token_id)
@@ -255,17 +269,19 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     check_student(student.config)
     model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)  # which gets the student's parser
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
-    pairs = zip(options.teachers, options.methods, strict=True)
-    teachers = [make_teacher(name, method, options.bounds_bonus, len(lines)) for name, method in pairs]
+    teachers, weights = make_teachers(options, len(lines))
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
-    dataset, collator = make_dataset(lines, options, settings), CollatorWithTrees(tokenizer, teachers, options.weights)
-    if options.substitutes:
+    dataset, collator = make_dataset(lines, options, settings), CollatorWithTrees(tokenizer, teachers, weights)
+    if options.first_words or options.substitutes:
         sample = dataset.select(range(min(len(dataset), SENTENCES_TO_TAKE_FROM)))
         parts = tqdm(
             sample.iter(SENTENCES_AT_ONCE), "finding constituents", len(sample) // SENTENCES_AT_ONCE, disable=None
         )
-        trees = [tree for part in parts for tree in collator.trees(part["text"], part["row"])]
-        collator.substitution = Substitution(model.model.eval(), trees, options.substitutes)
+        best = [found for part in parts for found in collator.best(part["text"], part["row"])]
+        if options.first_words:
+            collator.first_words = FirstWords(tree for tree, _ in best)
+        if options.substitutes:
+            collator.substitution = Substitution(model.model.eval(), collator.changed(best), options.substitutes)
     trainer = Trainer(student, settings, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
@@ -294,9 +310,19 @@ def check_student(config: FastR2D2Config) -> None:
         raise ValueError("the student is a classifier, whose head would be lost; give the model it was made from")
 
 
-def make_teacher(name: str, method: str, bounds_bonus: float | None, num_lines: int) -> FileTeacher | ParserTeacher:
-    if Path(name).is_file():
-        return FileTeacher(Path(name), num_lines)
+def make_teachers(options: DistillationOptions, num_lines: int) -> tuple[list, list[float]]:
+    """The teachers and their weights. A checkpoint's trees of minimum risk are those of its parser and its chart."""
+    teachers: list[tuple[FileTeacher | ParserTeacher, float]] = []
+    for name, method, weight in zip(options.teachers, options.methods or [], options.weights or [], strict=True):
+        if Path(name).is_file():
+            teachers.append((FileTeacher(Path(name), num_lines), weight))
+        else:
+            methods = (PARSER, "chart") if method == MINIMUM_RISK else (method,)
+            teachers += [(make_teacher(name, one, options.bounds_bonus), weight / len(methods)) for one in methods]
+    return [teacher for teacher, _ in teachers], [weight for _, weight in teachers]
+
+
+def make_teacher(name: str, method: str, bounds_bonus: float | None) -> ParserTeacher:
     return ParserTeacher(TreeParser.from_pretrained(
         name, method, punctuation="aside", bounds_bonus=bounds_bonus, batch_tokens=2**20
     ))  # fmt: skip

@@ -24,12 +24,12 @@ def read(tokenizer):
     return sentences_to_parse(tokenizer, TEXTS, set_marks_aside=True)
 
 
-@pytest.mark.parametrize("method", ["parser", "minimum_risk", "heuristic"])
+@pytest.mark.parametrize("method", ["parser", "heuristic"])
 def test_one_teacher_alone_gives_its_trees(model, tokenizer, method):
-    """The best tree of the parser's posteriors is often the parser's own; other methods give trees that are certain."""
+    """The best tree of the parser's posteriors is often the parser's own; heuristic trees are certain."""
     parser = TreeParser(model, tokenizer, method, punctuation="aside", bounds_bonus=100.0)
     sentences = read(tokenizer)
-    found = consensus([ParserTeacher(parser)], [1.0], sentences, [0, 1, 2])
+    found = [spans for spans, _ in consensus([ParserTeacher(parser)], [1.0], sentences, [0, 1, 2])]
     of_pieces, _, _ = parser.run(parser.read(TEXTS))
     for spans, sentence, row in zip(found, sentences, of_pieces, strict=True):
         tree = BinaryTree(tuple(spans))
@@ -65,7 +65,7 @@ def test_trees_of_a_file_are_teachers(tokenizer, tmp_path):
     (tmp_path / "trees.txt").write_text("\n".join(lines) + "\n")
     teacher = FileTeacher(tmp_path / "trees.txt", 3)
     found = consensus([teacher], [1.0], [read(tokenizer)[row] for row in (2, 0)], [2, 0])
-    assert [BinaryTree(tuple(spans)).brackets() for spans in found] == [
+    assert [BinaryTree(tuple(spans)).brackets() for spans, _ in found] == [
         "(0 (1 (2 (3 (4 5)))))", "((0 (1 2)) ((3 4) (5 (6 7))))",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="has 3 trees, the text 4 lines"):
@@ -79,8 +79,30 @@ def test_posteriors_are_averaged(tokenizer):
     [sentence] = sentences_to_parse(tokenizer, ["a b c"])
     posteriors = [tree_posteriors([BinaryTree.from_brackets(tree)[0].spans], 3) for tree in trees]
     teachers = [lambda sentences, rows, found=found: found for found in posteriors]
-    assert consensus(teachers, [1.0, 1.0, 1.0], [sentence], [0]) == [[(0, 1), (0, 2)]]
-    assert consensus(teachers, [2.5, 1.0, 1.0], [sentence], [0]) == [[(0, 2), (1, 2)]]
+    [(spans, mean)] = consensus(teachers, [1.0, 1.0, 1.0], [sentence], [0])
+    assert spans == [(0, 1), (0, 2)] and mean.shape == (3, 4)
+    assert (mean[0, 2].item(), mean[1, 2].item(), mean[0, 3].item()) == pytest.approx((2 / 3, 1 / 3, 1))
+    [(spans, _)] = consensus(teachers, [2.5, 1.0, 1.0], [sentence], [0])
+    assert spans == [(0, 2), (1, 2)]
+
+
+def test_minimum_risk_is_parser_and_chart_together(tmp_path):
+    (tmp_path / "trees.txt").write_text("(a b)\n")
+    options = DistillationOptions(
+        ["fast-r2d2-tiny", str(tmp_path / "trees.txt"), "fast-r2d2-tiny"], "s", ["c"], weights=[3.0, 1.0, 2.0],
+        methods=["minimum_risk", "parser", "chart"],
+    )  # fmt: skip
+    teachers, weights = distill.make_teachers(options, 1)
+    assert weights == [1.5, 1.5, 1.0, 2.0]
+    assert [getattr(teacher, "parser", None) and teacher.parser.method for teacher in teachers] == [
+        "parser", "chart", None, "chart",
+    ]  # fmt: skip
+    whole = TreeParser.from_pretrained(method="minimum_risk", punctuation="aside")
+    sentences = whole.read(TEXTS)
+    of_pieces, _, _ = whole.run(sentences)
+    found = consensus(teachers[:2], weights[:2], sentences, [0, 1, 2])
+    for (spans, _), sentence, row in zip(found, sentences, of_pieces, strict=True):
+        assert BinaryTree(tuple(spans)) == sentence.word_tree(row)
 
 
 @pytest.mark.parametrize("given, message", [
@@ -181,7 +203,7 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monke
         "--teachers", str(tmp_path / "chains.txt"), "--student", bundled_checkpoint(), "--use_cpu", "--learning_rate",
         "0.01", "--per_device_train_batch_size", "8", "--num_train_epochs", "5", "--save_steps", "10", "--warmup_steps",
         "1", "--corpus", str(tmp_path / "text.txt"), "--disable_tqdm", "true", "--config_overrides",
-        "parser_hidden_size=64,parser_num_layers=1", "--substitutes", "1",
+        "parser_hidden_size=64,parser_num_layers=1", "--substitutes", "1", "--first_words", "true",
     ]  # fmt: skip
     distill.main([*command, "--output_dir", str(tmp_path / "whole")])
     assert re.search("the model is in .*whole/model", capsys.readouterr().out)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from nested_trees import NESTED, flat
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
 from pretraining.substitution import Substitution, WordTree, constituent_vectors, model_batch, parts
@@ -17,18 +18,6 @@ TEXTS = [
     "no",
     "the naïve mayor, who slept, lost the car",
 ] * 4
-WORDS = st.lists(st.integers(1, 99), min_size=1, max_size=3)
-NESTED = st.recursive(WORDS, lambda below: st.tuples(below, below), max_leaves=9)
-
-
-def flat(tree) -> WordTree:
-    """From a word, which is a list of pieces, or a pair of trees."""
-    if isinstance(tree, list):
-        return WordTree([tree], [])
-    left, right = map(flat, tree)
-    length, last = len(left.words), len(left.words) + len(right.words) - 1
-    moved = [(first + length, end + length) for first, end in right.spans]
-    return WordTree(left.words + right.words, [*left.spans, (0, last), *moved])
 
 
 def constituents(tree, start=0, words=False):
