@@ -7,7 +7,7 @@ and *the old man* both stand on the left of *lives here* in a whole sentence. So
 class that is found in such a place is put there, its tree with it. The parser learns from the result.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -157,8 +157,8 @@ class Substitution:
 
     def _one(self, tree: WordTree, place: Span, classes: list[int], random: np.random.Generator) -> WordTree | None:
         number = classes[random.integers(len(classes))]
-        found, widths = self.found[number], self.widths[number]
-        longer = bisect_right(widths, width(place))
+        least = random.integers(width(place), LONGEST_PUT_IN) + 1  # long ones are rare, and are what is to be learnt
+        found, longer = self.found[number], bisect_left(self.widths[number], least)
         return tree.put_in(place, *found[random.integers(longer, len(found))]) if longer < len(found) else None
 
 

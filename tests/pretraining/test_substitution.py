@@ -114,8 +114,9 @@ def test_longer_ones_that_stand_in_such_places_are_put_before_the_end(parsed, mo
     assert {0, 1} <= replaced  # words and constituents
 
 
-def test_a_word_is_replaced_by_what_stands_in_such_a_place():
+def test_a_word_is_replaced_by_what_stands_in_such_a_place(monkeypatch):
     """*he*, before a constituent as *the man* is: both are the left part of a whole sentence, beside the same class."""
+    monkeypatch.setattr("pretraining.substitution.LONGEST_PUT_IN", 2)  # each that is put in has a length that is drawn
     he, the, man, saw, it = [1], [2], [3], [4], [5]
     plain, short = flat(((the, man), (saw, it))), flat((he, (saw, it)))
     assert dict(parts(plain, {(0, 3): 0, (0, 1): 1, (2, 3): 2})) == {
