@@ -4,7 +4,7 @@
         --corpus text.txt.gz --output_dir runs/distilled --treebank gold.mrg
 
     text ── words ──► each teacher: posteriors of spans ──► mean ──► tree of minimum risk ──► the student's parser
-            reading.py       ParserTeacher, FileTeacher             consensus.py                   Trainer
+            reading.py             teachers.py                      consensus.py                   Trainer
 
 A teacher is a checkpoint, or a file with a tree for each line of the text. Parser and chart of a checkpoint can be two
 teachers (``--methods parser chart``). The student's parser is trained further, or with ``--config_overrides`` a
@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
-import torch
 from datasets import Dataset
 from torch import Tensor
 from tqdm import tqdm
@@ -42,16 +41,8 @@ from transformers import (
 from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.checkpoints.folders import HEADS
-from modeling_fast_r2d2.configuration_fast_r2d2 import MINIMUM_RISK
-from modeling_fast_r2d2.grammar_induction import read_predicted_trees, score_trees
-from modeling_fast_r2d2.grammar_induction.consensus import (
-    chart_posteriors,
-    minimum_risk_trees,
-    span_posteriors,
-    tree_posteriors,
-)
+from modeling_fast_r2d2.grammar_induction import score_trees
 from modeling_fast_r2d2.grammar_induction.systems import model_trees
-from modeling_fast_r2d2.parsing.chart_probabilities import probabilities_of_batch
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
@@ -62,10 +53,10 @@ from pretraining.first_words import FirstWords
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from pretraining.substitution import Substitution, WordTree, model_batch
+from pretraining.teachers import Best, consensus, make_teachers
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.language import are_marks
-from tokenization_fast_r2d2.reading import ReadSentence, sentences_to_parse
-from tokenization_fast_r2d2.trees import Span
+from tokenization_fast_r2d2.reading import sentences_to_parse
 from tokenization_fast_r2d2.word_rules import find_words
 
 SENTENCES_TO_TAKE_FROM, SENTENCES_AT_ONCE = 20_000, 256
@@ -145,62 +136,6 @@ class DistillationArguments(TrainingArguments):
         super().__post_init__()
 
 
-class ParserTeacher:
-    """A checkpoint as a teacher: posteriors of its parser's trees or of its chart's, or the heuristic trees.
-    Its tokenizer must split text into the same words as the student's."""
-
-    def __init__(self, parser: TreeParser):
-        self.parser = parser
-
-    def __call__(self, sentences: Sequence[ReadSentence], rows: Sequence[int]) -> Tensor:
-        """Posteriors of spans by first word and width, ``(batch, words, words + 1)``; punctuation is not counted."""
-        read = self.parser.read([sentence.leaves for sentence in sentences], is_split_into_words=True)
-        lengths = [len(sentence.words) for sentence in sentences]
-        size = max(lengths)
-        for own, sentence in zip(read, sentences, strict=True):
-            if own.words != sentence.words:
-                raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
-        if self.parser.method == "chart":
-            return chart_posteriors(probabilities_of_batch(self.parser, read), size)
-        spans, scores, _ = self.parser.run(read)
-        if self.parser.method != PARSER:
-            return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
-        between = torch.zeros(len(read), size - 1)
-        for row, own in enumerate(read):
-            between[row, : lengths[row] - 1] = torch.from_numpy(scores[row][own.word_split_points])
-        return span_posteriors(between, torch.tensor(lengths))
-
-
-class FileTeacher:
-    """A file of trees as a teacher, with one line for each line of the text."""
-
-    def __init__(self, path: Path, num_sentences: int):
-        self.path, self.trees = path, read_predicted_trees(path)
-        if len(self.trees) != num_sentences:
-            raise ValueError(f"{path} has {len(self.trees)} trees, the text {num_sentences} lines")
-
-    def __call__(self, sentences: Sequence[ReadSentence], rows: Sequence[int]) -> Tensor:
-        """Posteriors as `ParserTeacher` gives them, here 0 or 1; ``rows`` are the sentences' numbers in the text."""
-        trees = [self.trees[row] for row in rows]
-        for row, tree, sentence in zip(rows, trees, sentences, strict=True):
-            if tree.num_leaves != len(sentence.words):
-                raise ValueError(f"{self.path}, line {row + 1}: a tree over {tree.num_leaves} leaves, the text has "
-                                 f"{len(sentence.words)} words besides its punctuation")  # fmt: skip
-        return tree_posteriors([tree.spans for tree in trees], max(len(sentence.words) for sentence in sentences))
-
-
-def consensus(
-    teachers: Sequence, weights: Sequence[float], sentences: Sequence[ReadSentence], rows: Sequence[int]
-) -> list[tuple[list[Span], Tensor]]:
-    """For each sentence, the spans of the best tree over its words under the teachers' mean posteriors, by weight, and
-    these posteriors, ``(words, words + 1)``."""
-    pairs = zip(weights, teachers, strict=True)
-    posteriors = torch.stack([weight * teacher(sentences, rows) for weight, teacher in pairs]).sum(0) / sum(weights)
-    lengths = [len(sentence.words) for sentence in sentences]
-    trees = zip(minimum_risk_trees(posteriors, torch.tensor(lengths)).tolist(), posteriors, lengths, strict=True)
-    return [([*map(tuple, spans[: length - 1])], own[:length, : length + 1]) for spans, own, length in trees]
-
-
 class CollatorWithTrees:
     """Makes batches of numbered sentences with the teachers' best trees over pieces as labels. ``first_words`` may
     change these trees, and ``substitution`` make further sentences of them."""
@@ -210,18 +145,20 @@ class CollatorWithTrees:
         self.first_words: FirstWords | None = None
         self.substitution: Substitution | None = None
 
-    def best(self, texts: Sequence[str], rows: Sequence[int]) -> list[tuple[WordTree, np.ndarray]]:
-        """The best trees, and posteriors of their sentences."""
+    def best(self, texts: Sequence[str], rows: Sequence[int]) -> Best:
         read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
-        found = zip(read, consensus(self.teachers, self.weights, read, rows), strict=True)
-        return [(WordTree.of(sentence, spans), posteriors.numpy()) for sentence, (spans, posteriors) in found]
+        return consensus(self.teachers, self.weights, read, rows)
 
-    def changed(self, best: Sequence[tuple[WordTree, np.ndarray]]) -> list[WordTree]:
-        return [tree if self.first_words is None else self.first_words(tree, posteriors) for tree, posteriors in best]
+    def trees(self, best: Best) -> list[WordTree]:
+        spans = best.spans
+        if self.first_words is not None:
+            spans = self.first_words(spans, best.posteriors, best.first_pieces, best.word_ends)
+        rows = zip(best.sentences, spans.tolist(), strict=True)
+        return [WordTree.of(sentence, [*map(tuple, row[: len(sentence.words) - 1])]) for sentence, row in rows]
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
-        trees = self.changed(self.best(texts, rows))
+        trees = self.trees(self.best(texts, rows))
         if self.substitution is not None:
             trees += self.substitution(trees, np.random.default_rng(rows[0]))
         return model_batch(trees, self.tokenizer.pad_token_id)
@@ -269,7 +206,9 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     check_student(student.config)
     model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)  # which gets the student's parser
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
-    teachers, weights = make_teachers(options, len(lines))
+    teachers, weights = make_teachers(
+        options.teachers, options.methods or [], options.weights or [], options.bounds_bonus, len(lines)
+    )
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
     dataset, collator = make_dataset(lines, options, settings), CollatorWithTrees(tokenizer, teachers, weights)
     if options.first_words or options.substitutes:
@@ -277,11 +216,13 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
         parts = tqdm(
             sample.iter(SENTENCES_AT_ONCE), "finding constituents", len(sample) // SENTENCES_AT_ONCE, disable=None
         )
-        best = [found for part in parts for found in collator.best(part["text"], part["row"])]
+        found = [collator.best(part["text"], part["row"]) for part in parts]
         if options.first_words:
-            collator.first_words = FirstWords(tree for tree, _ in best)
+            counted = ((best.spans, best.first_pieces, best.word_ends) for best in found)
+            collator.first_words = FirstWords(len(tokenizer)).learn(counted)
         if options.substitutes:
-            collator.substitution = Substitution(model.model.eval(), collator.changed(best), options.substitutes)
+            trees = [tree for best in found for tree in collator.trees(best)]
+            collator.substitution = Substitution(model.model.eval(), trees, options.substitutes)
     trainer = Trainer(student, settings, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
@@ -308,24 +249,6 @@ def check_student(config: FastR2D2Config) -> None:
                          "--no_keep_punctuation, or set punctuation to aside in its config.json")  # fmt: skip
     if any("Classification" in name for name in config.architectures or []):
         raise ValueError("the student is a classifier, whose head would be lost; give the model it was made from")
-
-
-def make_teachers(options: DistillationOptions, num_lines: int) -> tuple[list, list[float]]:
-    """The teachers and their weights. A checkpoint's trees of minimum risk are those of its parser and its chart."""
-    teachers: list[tuple[FileTeacher | ParserTeacher, float]] = []
-    for name, method, weight in zip(options.teachers, options.methods or [], options.weights or [], strict=True):
-        if Path(name).is_file():
-            teachers.append((FileTeacher(Path(name), num_lines), weight))
-        else:
-            methods = (PARSER, "chart") if method == MINIMUM_RISK else (method,)
-            teachers += [(make_teacher(name, one, options.bounds_bonus), weight / len(methods)) for one in methods]
-    return [teacher for teacher, _ in teachers], [weight for _, weight in teachers]
-
-
-def make_teacher(name: str, method: str, bounds_bonus: float | None) -> ParserTeacher:
-    return ParserTeacher(TreeParser.from_pretrained(
-        name, method, punctuation="aside", bounds_bonus=bounds_bonus, batch_tokens=2**20
-    ))  # fmt: skip
 
 
 def make_dataset(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:

@@ -9,11 +9,12 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 import distill
-from distill import DistillationOptions, FileTeacher, ParserTeacher, consensus
+from distill import DistillationOptions
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining, bundled_checkpoint
 from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from pretraining.teachers import FileTeacher, ParserTeacher, consensus, make_teachers
 from tokenization_fast_r2d2 import train_tokenizer
 from tokenization_fast_r2d2.reading import sentences_to_parse
 
@@ -24,19 +25,22 @@ def read(tokenizer):
     return sentences_to_parse(tokenizer, TEXTS, set_marks_aside=True)
 
 
+def trees_of(best):
+    return [BinaryTree.from_spans(spans) for spans in best.spans]
+
+
 @pytest.mark.parametrize("method", ["parser", "heuristic"])
 def test_one_teacher_alone_gives_its_trees(model, tokenizer, method):
     """The best tree of the parser's posteriors is often the parser's own; heuristic trees are certain."""
     parser = TreeParser(model, tokenizer, method, punctuation="aside", bounds_bonus=100.0)
     sentences = read(tokenizer)
-    found = [spans for spans, _ in consensus([ParserTeacher(parser)], [1.0], sentences, [0, 1, 2])]
+    found = trees_of(consensus([ParserTeacher(parser)], [1.0], sentences, [0, 1, 2]))
     of_pieces, _, _ = parser.run(parser.read(TEXTS))
-    for spans, sentence, row in zip(found, sentences, of_pieces, strict=True):
-        tree = BinaryTree(tuple(spans))
+    for tree, sentence, row in zip(found, sentences, of_pieces, strict=True):
         assert tree.num_leaves == len(sentence.words)
         if method != "parser":
             assert tree == sentence.word_tree(row)
-    assert (0, 2) in found[0] and {(0, 4), (3, 7)} & set(found[0])  # marks are where constituents end
+    assert (0, 2) in found[0].spans and {(0, 4), (3, 7)} & set(found[0].spans)  # marks are where constituents end
 
 
 def test_a_teacher_may_have_other_pieces(model, tokenizer):
@@ -65,7 +69,7 @@ def test_trees_of_a_file_are_teachers(tokenizer, tmp_path):
     (tmp_path / "trees.txt").write_text("\n".join(lines) + "\n")
     teacher = FileTeacher(tmp_path / "trees.txt", 3)
     found = consensus([teacher], [1.0], [read(tokenizer)[row] for row in (2, 0)], [2, 0])
-    assert [BinaryTree(tuple(spans)).brackets() for spans, _ in found] == [
+    assert [tree.brackets() for tree in trees_of(found)] == [
         "(0 (1 (2 (3 (4 5)))))", "((0 (1 2)) ((3 4) (5 (6 7))))",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="has 3 trees, the text 4 lines"):
@@ -79,11 +83,10 @@ def test_posteriors_are_averaged(tokenizer):
     [sentence] = sentences_to_parse(tokenizer, ["a b c"])
     posteriors = [tree_posteriors([BinaryTree.from_brackets(tree)[0].spans], 3) for tree in trees]
     teachers = [lambda sentences, rows, found=found: found for found in posteriors]
-    [(spans, mean)] = consensus(teachers, [1.0, 1.0, 1.0], [sentence], [0])
-    assert spans == [(0, 1), (0, 2)] and mean.shape == (3, 4)
+    _, spans, [mean] = consensus(teachers, [1.0, 1.0, 1.0], [sentence], [0])
+    assert spans.tolist() == [[[0, 1], [0, 2]]] and mean.shape == (3, 4)
     assert (mean[0, 2].item(), mean[1, 2].item(), mean[0, 3].item()) == pytest.approx((2 / 3, 1 / 3, 1))
-    [(spans, _)] = consensus(teachers, [2.5, 1.0, 1.0], [sentence], [0])
-    assert spans == [(0, 2), (1, 2)]
+    assert consensus(teachers, [2.5, 1.0, 1.0], [sentence], [0]).spans.tolist() == [[[0, 2], [1, 2]]]
 
 
 def test_minimum_risk_is_parser_and_chart_together(tmp_path):
@@ -92,7 +95,7 @@ def test_minimum_risk_is_parser_and_chart_together(tmp_path):
         ["fast-r2d2-tiny", str(tmp_path / "trees.txt"), "fast-r2d2-tiny"], "s", ["c"], weights=[3.0, 1.0, 2.0],
         methods=["minimum_risk", "parser", "chart"],
     )  # fmt: skip
-    teachers, weights = distill.make_teachers(options, 1)
+    teachers, weights = make_teachers(options.teachers, options.methods, options.weights, None, 1)
     assert weights == [1.5, 1.5, 1.0, 2.0]
     assert [getattr(teacher, "parser", None) and teacher.parser.method for teacher in teachers] == [
         "parser", "chart", None, "chart",
@@ -100,9 +103,8 @@ def test_minimum_risk_is_parser_and_chart_together(tmp_path):
     whole = TreeParser.from_pretrained(method="minimum_risk", punctuation="aside")
     sentences = whole.read(TEXTS)
     of_pieces, _, _ = whole.run(sentences)
-    found = consensus(teachers[:2], weights[:2], sentences, [0, 1, 2])
-    for (spans, _), sentence, row in zip(found, sentences, of_pieces, strict=True):
-        assert BinaryTree(tuple(spans)) == sentence.word_tree(row)
+    found = trees_of(consensus(teachers[:2], weights[:2], sentences, [0, 1, 2]))
+    assert found == [sentence.word_tree(row) for sentence, row in zip(sentences, of_pieces, strict=True)]
 
 
 @pytest.mark.parametrize("given, message", [
@@ -168,6 +170,10 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     learnt = [k for k, (first, _) in enumerate(batch["labels"][0].tolist()) if first >= 0]
     assert learnt == sentence.word_split_points and [0, len(sentence.input_ids) - 1] in batch["labels"][0].tolist()
     assert (batch["labels"][1] == -1).all() and batch["labels"].shape == (*batch["input_ids"][:, 1:].shape, 2)
+    best = collate.best(TEXTS, [0, 1, 2])
+    starts = [[sentence.input_ids[0]] + [sentence.input_ids[split + 1] for split in sentence.word_split_points]
+              for sentence in best.sentences]  # fmt: skip
+    assert [row[: len(own)] for row, own in zip(best.first_pieces.tolist(), starts, strict=True)] == starts
     collate.substitution = lambda trees, random: trees[:1]
     assert collate(features)["labels"][[0, 3]].equal(batch["labels"][[0, 0]])
 

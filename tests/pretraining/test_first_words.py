@@ -2,80 +2,93 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nested_trees import NESTED, flat
+from nested_trees import flat
 
-from pretraining.first_words import PRIOR_COUNT, SMOOTHING, FirstWords
+from pretraining.first_words import PRIOR_COUNT, SMOOTHING, FirstWords, ends_of_words
+from pretraining.substitution import model_batch
 
-FEW_WORDS = st.recursive(st.sampled_from([[1], [2], [2, 3]]), lambda below: st.tuples(below, below), max_leaves=9)
+TREES = st.recursive(st.sampled_from([[1], [2], [2, 3]]), lambda below: st.tuples(below, below), max_leaves=9)
 
 
 def is_word(tree) -> bool:
     return isinstance(tree, list)
 
 
+def length(tree) -> int:
+    return len(tree) if is_word(tree) else sum(map(length, tree))
+
+
 def count(tree, apart: Counter, joined: Counter) -> None:
-    """Count what `FirstWords` counts, from the definition."""
+    """How often each word is apart and joined, from the definition."""
     if is_word(tree):
         return
     left, right = tree
     if is_word(left) and not is_word(right):
-        apart[tuple(left)] += 1
+        apart[left[0]] += 1
     if not is_word(left) and is_word(left[0]):
-        joined[tuple(left[0])] += 1
+        joined[left[0][0]] += 1
     count(left, apart, joined)
     count(right, apart, joined)
 
 
-def moved(tree, odds, posteriors: np.ndarray, start: int = 0):
-    """The tree with first words apart, from the definition."""
+def once(tree, odds: torch.Tensor, posteriors: torch.Tensor, start: int = 0):
+    """The tree with joined words apart, where that is more probable."""
     if is_word(tree):
         return tree
     left, right = tree
-    of_left, of_right = (len(flat(part).words) for part in tree)
     if not is_word(left) and is_word(left[0]):
         word, rest = left
-        apart, joined = posteriors[start + 1, of_left + of_right - 1], posteriors[start, of_left]
-        if odds(tuple(word)) * (apart + SMOOTHING) > joined + SMOOTHING:
-            return word, moved((rest, right), odds, posteriors, start + 1)
-    return moved(left, odds, posteriors, start), moved(right, odds, posteriors, start + of_left)
+        behind = start + len(word)
+        apart, joined = posteriors[behind, length(rest) + length(right)], posteriors[start, length(left)]
+        if odds[word[0]] * (apart + SMOOTHING) > joined + SMOOTHING:
+            after = once(right, odds, posteriors, behind + length(rest))
+            return word, (once(rest, odds, posteriors, behind), after)
+    return once(left, odds, posteriors, start), once(right, odds, posteriors, start + length(left))
 
 
-@given(st.lists(FEW_WORDS, max_size=5), FEW_WORDS, st.randoms(use_true_random=False))
-def test_trees_are_those_of_the_definition(seen, tree, random):
-    first_words, apart, joined = FirstWords(map(flat, seen)), Counter(), Counter()
-    for other in seen:
-        count(other, apart, joined)
-    assert (+first_words.apart, +first_words.joined) == (apart, joined)
+def batch_of(trees) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Spans, ids and ends of words, as `FirstWords` takes them."""
+    batch = model_batch(list(map(flat, trees)), 0)
+    spans = batch["labels"]
+    are_between = spans[..., 0] >= 0
+    split = torch.arange(spans.shape[1])
+    within = torch.stack([split, split + 1], -1).expand_as(spans)
+    are_within = ~are_between & (batch["attention_mask"][:, 1:] > 0)
+    return within.where(are_within[..., None], spans), batch["input_ids"], ends_of_words(are_between)
+
+
+@given(st.lists(TREES, max_size=4), st.lists(TREES, min_size=1, max_size=3), st.integers(0, 99))
+def test_trees_are_those_of_the_definition(seen, trees, seed):
+    torch.manual_seed(seed)
+    first_words, apart, joined = FirstWords(5).learn([batch_of(seen)] if seen else []), Counter(), Counter()
+    for tree in seen:
+        count(tree, apart, joined)
     share = (apart.total() + 1) / (apart.total() + joined.total() + 2)
-    for word in [(1,), (2,), (2, 3), (4,)]:
-        expected = (apart[word] + PRIOR_COUNT * share) / (joined[word] + PRIOR_COUNT * (1 - share))
-        assert first_words.odds(word) == pytest.approx(expected)
-    size = len(flat(tree).words)
-    posteriors = np.array([random.random() for _ in range(size * (size + 1))]).reshape(size, size + 1)
-    given_tree = flat(tree)
-    assert first_words(given_tree, posteriors) == flat(moved(tree, first_words.odds, posteriors))
-    assert given_tree == flat(tree)
+    for piece, odds in enumerate(first_words.odds.tolist()):
+        expected = (apart[piece] + PRIOR_COUNT * share) / (joined[piece] + PRIOR_COUNT * (1 - share))
+        assert odds == pytest.approx(expected)
+    spans, input_ids, word_ends = batch_of(trees)
+    posteriors = torch.rand(len(trees), input_ids.shape[1], input_ids.shape[1] + 1)
+    found = first_words(spans, posteriors, input_ids, word_ends)
+    expected = []
+    for tree, of_tree in zip(trees, posteriors, strict=True):
+        while tree != (tree := once(tree, first_words.odds, of_tree)):
+            pass
+        expected.append(tree)
+    assert found.equal(batch_of(expected)[0])
 
 
 def test_what_is_usual_behind_a_word_decides():
     to, buy, shares, soon = [1], [2], [3], [4]
     usual, other = (to, (buy, shares)), ((to, buy), shares)
-    close, far = flat(((to, (buy, shares)), soon)), flat((to, ((buy, shares), soon)))
-    seen, even = [flat(((buy, shares), soon))] * 9, np.full((4, 5), 0.5)
-    assert FirstWords([*seen, *[flat(usual)] * 9, flat(other)])(close, even) == far
-    assert FirstWords([*seen, *[flat(other)] * 9, flat(usual)])(close, even) == close
-    even[0, 3], even[1, 3] = 1, 0  # of "to buy shares" and of "buy shares soon": what the teachers are sure of stays
-    assert FirstWords([*seen, *[flat(usual)] * 9])(close, even) == close
-
-
-@given(NESTED)
-def test_nothing_changes_where_no_word_is_apart(tree):
-    joined = ((tree, [1]), [2]) if is_word(tree) else tree
-    assert moved(joined, lambda word: 0.0, np.ones((12, 13))) == joined
-    never = FirstWords([])
-    never.odds = lambda word: 0.0
-    assert never(flat(joined), np.ones((12, 13))) == flat(joined)
+    close, ids, ends = batch_of([((to, (buy, shares)), soon)])
+    far, *_ = batch_of([(to, ((buy, shares), soon))])
+    seen, even = [((buy, shares), soon)] * 9, torch.full((1, 4, 5), 0.5)
+    assert FirstWords(5).learn([batch_of([*seen, *[usual] * 9, other])])(close, even, ids, ends).equal(far)
+    assert FirstWords(5).learn([batch_of([*seen, *[other] * 9, usual])])(close, even, ids, ends).equal(close)
+    even[0, 0, 3], even[0, 1, 3] = 1, 0  # of "to buy shares" and of "buy shares soon": what teachers are sure of stays
+    assert FirstWords(5).learn([batch_of([*seen, *[usual] * 9])])(close, even, ids, ends).equal(close)
