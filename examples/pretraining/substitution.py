@@ -25,6 +25,7 @@ from tokenization_fast_r2d2.words import word_spans
 
 NUM_CLASSES = 60
 LONGEST_REPLACED, LONGEST_PUT_IN = 5, 10  # words
+LEFT_WEIGHT = 9  # how much more often left parts are replaced, since they stand in front of something
 ROWS = 256  # sentences that are encoded at once
 
 
@@ -138,16 +139,17 @@ class Substitution:
         made = []
         for tree, classes in zip(trees, self._classes_of(trees, constituent_vectors(self.model, trees)), strict=True):
             if places := self._places(tree, classes):
-                chosen = random.integers(len(places), size=self.copies)
-                made += [self._one(tree, *places[number], random) for number in chosen]
+                weights = np.array([weight for *_, weight in places])
+                chosen = random.choice(len(places), size=self.copies, p=weights / weights.sum())
+                made += [self._one(tree, *places[number][:2], random) for number in chosen]
         return [tree for tree in made if tree is not None]
 
-    def _places(self, tree: WordTree, classes: dict[Span, int]) -> list[tuple[Span, list[int]]]:
-        """What may be replaced, with the classes of what is found in such a place. The other part is a constituent,
-        since nothing is known of words."""
+    def _places(self, tree: WordTree, classes: dict[Span, int]) -> list[tuple[Span, list[int], int]]:
+        """What may be replaced, with the classes of what is found in such a place, and how often it is. The other part
+        is a constituent, since nothing is known of words."""
         last = len(tree.words) - 1
         return [
-            (part, self.standing[context])
+            (part, self.standing[context], LEFT_WEIGHT if context[1] == "left" else 1)
             for part, context in parts(tree, classes)
             if part[1] < last
             and width(part) <= LONGEST_REPLACED

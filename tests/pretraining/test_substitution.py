@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nested_trees import NESTED, flat
 
 from modeling_fast_r2d2 import FastR2D2Model, TreeParser, bundled_checkpoint
-from pretraining.substitution import Substitution, WordTree, constituent_vectors, model_batch, parts
+from pretraining.substitution import LEFT_WEIGHT, Substitution, WordTree, constituent_vectors, model_batch, parts
 from tokenization_fast_r2d2.reading import pad_batch
 
 TEXTS = [
@@ -127,7 +127,8 @@ def test_a_word_is_replaced_by_what_stands_in_such_a_place(monkeypatch):
     substitution.standing = {(0, "left", 2): [1]}
     substitution.found, substitution.widths = [[], [(plain, (0, 1))], []], [[], [2], []]
     [place] = substitution._places(short, {(0, 2): 0, (1, 2): 2})  # the other words stand beside a word, or at the end
-    assert place == ((0, 0), [1]) and substitution._one(short, *place, np.random.default_rng(0)) == plain
+    assert place == ((0, 0), [1], LEFT_WEIGHT)
+    assert substitution._one(short, *place[:2], np.random.default_rng(0)) == plain
 
 
 def test_whole_sentences_and_long_constituents_stay_where_they_are(parsed, monkeypatch):
