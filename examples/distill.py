@@ -152,7 +152,7 @@ class CollatorWithTrees:
     def trees(self, best: Best) -> list[WordTree]:
         spans = best.spans
         if self.first_words is not None:
-            spans = self.first_words(spans, best.posteriors, best.first_pieces, best.word_ends)
+            spans = self.first_words(spans, best.posteriors, best.first_pieces)
         rows = zip(best.sentences, spans.tolist(), strict=True)
         return [WordTree.of(sentence, [*map(tuple, row[: len(sentence.words) - 1])]) for sentence, row in rows]
 
@@ -218,11 +218,11 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
         )
         found = [collator.best(part["text"], part["row"]) for part in parts]
         if options.first_words:
-            counted = ((best.spans, best.first_pieces, best.word_ends) for best in found)
-            collator.first_words = FirstWords(len(tokenizer)).learn(counted)
+            trees = ((best.spans, best.first_pieces) for best in found)
+            collator.first_words = FirstWords(len(tokenizer), trees)
         if options.substitutes:
-            trees = [tree for best in found for tree in collator.trees(best)]
-            collator.substitution = Substitution(model.model.eval(), trees, options.substitutes)
+            word_trees = [tree for best in found for tree in collator.trees(best)]
+            collator.substitution = Substitution(model.model.eval(), word_trees, options.substitutes)
     trainer = Trainer(student, settings, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:

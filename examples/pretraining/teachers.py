@@ -80,11 +80,6 @@ class Best(NamedTuple):
         pieces = [torch.tensor(sentence.input_ids)[row] for sentence, row in zip(self.sentences, rows, strict=True)]
         return pad_sequence(pieces, batch_first=True)
 
-    @property
-    def word_ends(self) -> Tensor:
-        """``(batch, words)`` long: the leaves of these trees are words."""
-        return torch.arange(self.posteriors.shape[1]).expand(len(self.sentences), -1)
-
 
 def consensus(teachers: Sequence, weights: Sequence[float], sentences: list[ReadSentence], rows: Sequence[int]) -> Best:
     """The best trees over words under the teachers' mean posteriors, by weight."""

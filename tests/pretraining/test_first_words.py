@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nested_trees import flat
+from torch.nn.utils.rnn import pad_sequence
 
-from pretraining.first_words import PRIOR_COUNT, SMOOTHING, FirstWords, ends_of_words
-from pretraining.substitution import model_batch
+from pretraining.first_words import PRIOR_COUNT, SMOOTHING, FirstWords
 
 TREES = st.recursive(st.sampled_from([[1], [2], [2, 3]]), lambda below: st.tuples(below, below), max_leaves=9)
 
@@ -19,7 +19,7 @@ def is_word(tree) -> bool:
 
 
 def length(tree) -> int:
-    return len(tree) if is_word(tree) else sum(map(length, tree))
+    return 1 if is_word(tree) else sum(map(length, tree))
 
 
 def count(tree, apart: Counter, joined: Counter) -> None:
@@ -40,55 +40,51 @@ def once(tree, odds: torch.Tensor, posteriors: torch.Tensor, start: int = 0):
     if is_word(tree):
         return tree
     left, right = tree
+    behind = start + length(left)
     if not is_word(left) and is_word(left[0]):
         word, rest = left
-        behind = start + len(word)
-        apart, joined = posteriors[behind, length(rest) + length(right)], posteriors[start, length(left)]
+        apart, joined = posteriors[start + 1, length(rest) + length(right)], posteriors[start, length(left)]
         if odds[word[0]] * (apart + SMOOTHING) > joined + SMOOTHING:
-            after = once(right, odds, posteriors, behind + length(rest))
-            return word, (once(rest, odds, posteriors, behind), after)
-    return once(left, odds, posteriors, start), once(right, odds, posteriors, start + length(left))
+            return word, (once(rest, odds, posteriors, start + 1), once(right, odds, posteriors, behind))
+    return once(left, odds, posteriors, start), once(right, odds, posteriors, behind)
 
 
-def batch_of(trees) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Spans, ids and ends of words, as `FirstWords` takes them."""
-    batch = model_batch(list(map(flat, trees)), 0)
-    spans = batch["labels"]
-    are_between = spans[..., 0] >= 0
-    split = torch.arange(spans.shape[1])
-    within = torch.stack([split, split + 1], -1).expand_as(spans)
-    are_within = ~are_between & (batch["attention_mask"][:, 1:] > 0)
-    return within.where(are_within[..., None], spans), batch["input_ids"], ends_of_words(are_between)
+def batch_of(trees) -> tuple[torch.Tensor, torch.Tensor]:
+    """Spans and first pieces, as `FirstWords` takes them."""
+    rows = list(map(flat, trees))
+    spans = [torch.tensor(row.spans, dtype=torch.long).reshape(-1, 2) for row in rows]
+    pieces = [torch.tensor([word[0] for word in row.words]) for row in rows]
+    return pad_sequence(spans, batch_first=True, padding_value=-1), pad_sequence(pieces, batch_first=True)
 
 
 @given(st.lists(TREES, max_size=4), st.lists(TREES, min_size=1, max_size=3), st.integers(0, 99))
 def test_trees_are_those_of_the_definition(seen, trees, seed):
     torch.manual_seed(seed)
-    first_words, apart, joined = FirstWords(5).learn([batch_of(seen)] if seen else []), Counter(), Counter()
+    first_words, apart, joined = FirstWords(5, [batch_of(seen)] if seen else []), Counter(), Counter()
     for tree in seen:
         count(tree, apart, joined)
     share = (apart.total() + 1) / (apart.total() + joined.total() + 2)
     for piece, odds in enumerate(first_words.odds.tolist()):
         expected = (apart[piece] + PRIOR_COUNT * share) / (joined[piece] + PRIOR_COUNT * (1 - share))
         assert odds == pytest.approx(expected)
-    spans, input_ids, word_ends = batch_of(trees)
-    posteriors = torch.rand(len(trees), input_ids.shape[1], input_ids.shape[1] + 1)
-    found = first_words(spans, posteriors, input_ids, word_ends)
+    spans, pieces = batch_of(trees)
+    posteriors = torch.rand(len(trees), pieces.shape[1], pieces.shape[1] + 1)
+    found = first_words(spans, posteriors, pieces)
     expected = []
     for tree, of_tree in zip(trees, posteriors, strict=True):
         while tree != (tree := once(tree, first_words.odds, of_tree)):
             pass
         expected.append(tree)
-    assert found.equal(batch_of(expected)[0])
+    assert found.equal(batch_of(expected)[0]) and spans.equal(batch_of(trees)[0])
 
 
 def test_what_is_usual_behind_a_word_decides():
     to, buy, shares, soon = [1], [2], [3], [4]
     usual, other = (to, (buy, shares)), ((to, buy), shares)
-    close, ids, ends = batch_of([((to, (buy, shares)), soon)])
-    far, *_ = batch_of([(to, ((buy, shares), soon))])
+    close, pieces = batch_of([((to, (buy, shares)), soon)])
+    far, _ = batch_of([(to, ((buy, shares), soon))])
     seen, even = [((buy, shares), soon)] * 9, torch.full((1, 4, 5), 0.5)
-    assert FirstWords(5).learn([batch_of([*seen, *[usual] * 9, other])])(close, even, ids, ends).equal(far)
-    assert FirstWords(5).learn([batch_of([*seen, *[other] * 9, usual])])(close, even, ids, ends).equal(close)
+    assert FirstWords(5, [batch_of([*seen, *[usual] * 9, other])])(close, even, pieces).equal(far)
+    assert FirstWords(5, [batch_of([*seen, *[other] * 9, usual])])(close, even, pieces).equal(close)
     even[0, 0, 3], even[0, 1, 3] = 1, 0  # of "to buy shares" and of "buy shares soon": what teachers are sure of stays
-    assert FirstWords(5).learn([batch_of([*seen, *[usual] * 9])])(close, even, ids, ends).equal(close)
+    assert FirstWords(5, [batch_of([*seen, *[usual] * 9])])(close, even, pieces).equal(close)
