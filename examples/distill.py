@@ -53,7 +53,7 @@ from pretraining.first_words import FirstWords
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from pretraining.substitution import Substitution, WordTree, model_batch
-from pretraining.teachers import Best, consensus, make_teachers
+from pretraining.teachers import BestTrees, consensus, make_teachers
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
 from tokenization_fast_r2d2.language import are_marks
 from tokenization_fast_r2d2.reading import sentences_to_parse
@@ -145,11 +145,11 @@ class CollatorWithTrees:
         self.first_words: FirstWords | None = None
         self.substitution: Substitution | None = None
 
-    def best(self, texts: Sequence[str], rows: Sequence[int]) -> Best:
+    def best(self, texts: Sequence[str], rows: Sequence[int]) -> BestTrees:
         read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
         return consensus(self.teachers, self.weights, read, rows)
 
-    def trees(self, best: Best) -> list[WordTree]:
+    def trees(self, best: BestTrees) -> list[WordTree]:
         spans = best.spans
         if self.first_words is not None:
             spans = self.first_words(spans, best.posteriors, best.first_pieces)

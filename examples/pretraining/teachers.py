@@ -66,7 +66,7 @@ class FileTeacher:
         return tree_posteriors([tree.spans for tree in trees], max(len(sentence.words) for sentence in sentences))
 
 
-class Best(NamedTuple):
+class BestTrees(NamedTuple):
     """Sentences with their best trees, as of `minimum_risk_trees`, and the posteriors of spans."""
 
     sentences: list[ReadSentence]
@@ -81,12 +81,14 @@ class Best(NamedTuple):
         return pad_sequence(pieces, batch_first=True)
 
 
-def consensus(teachers: Sequence, weights: Sequence[float], sentences: list[ReadSentence], rows: Sequence[int]) -> Best:
+def consensus(
+    teachers: Sequence, weights: Sequence[float], sentences: list[ReadSentence], rows: Sequence[int]
+) -> BestTrees:
     """The best trees over words under the teachers' mean posteriors, by weight."""
     pairs = zip(weights, teachers, strict=True)
     posteriors = torch.stack([weight * teacher(sentences, rows) for weight, teacher in pairs]).sum(0) / sum(weights)
     lengths = torch.tensor([len(sentence.words) for sentence in sentences])
-    return Best(sentences, minimum_risk_trees(posteriors, lengths), posteriors)
+    return BestTrees(sentences, minimum_risk_trees(posteriors, lengths), posteriors)
 
 
 def make_teachers(
