@@ -20,7 +20,7 @@ from its newest checkpoint. Other folders that hold something are refused.
 import itertools
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -216,10 +216,10 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
         parts = tqdm(
             sample.iter(SENTENCES_AT_ONCE), "finding constituents", len(sample) // SENTENCES_AT_ONCE, disable=None
         )
-        found = [collator.best(part["text"], part["row"]) for part in parts]
+        found: Iterable[BestTrees] = (collator.best(part["text"], part["row"]) for part in parts)
         if options.first_words:
-            trees = ((best.spans, best.first_pieces) for best in found)
-            collator.first_words = FirstWords(len(tokenizer), trees)
+            found = list(found)  # these trees are counted, and then changed
+            collator.first_words = FirstWords(len(tokenizer), ((best.spans, best.first_pieces) for best in found))
         if options.substitutes:
             word_trees = [tree for best in found for tree in collator.trees(best)]
             collator.substitution = Substitution(model.model.eval(), word_trees, options.substitutes)
