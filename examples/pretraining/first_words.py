@@ -3,7 +3,7 @@
 A parser that learnt from raw text joins too early: ``((to (buy shares)) (of the bank))``. One such decision is often
 wrong, but those about one word are mostly right together: what follows *to* is mostly one constituent, as in ``(to
 ((buy shares) (of the bank)))``, and *the* is mostly part of a shorter one. So the odds that a sentence gives are
-multiplied by those of the word.
+multiplied by those of the word, in relation to those of all words, which the sentence's contain already.
 
 Trees are over words, ``(batch, num_words - 1, 2)`` long, as of `consensus.minimum_risk_trees`. In a constituent of
 three parts, the first of them a word, this word is apart if the other two are a constituent, and joined if the first
@@ -15,19 +15,20 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-PRIOR_COUNT = 5.0  # of a word that is never seen, with the odds of all words together
+PRIOR_COUNT = 5.0  # added to each word's, with the odds of all words together
 SMOOTHING = 0.001  # added to posteriors
 
 
 class FirstWords:
-    """For each word the odds that it is apart, counted in trees. Words are known by their first pieces.
+    """For each word the odds that it is apart, counted in trees, as a ratio to the odds of all words together. Words
+    are known by their first pieces.
 
     Args:
         vocab_size: the number of pieces.
         trees: trees, and the first pieces of their words, as for a call.
 
     Attributes:
-        odds: ``(vocab_size,)`` float32.
+        odds: ``(vocab_size,)`` float32; 1 for words that are never seen.
     """
 
     def __init__(self, vocab_size: int, trees: Iterable[tuple[Tensor, Tensor]]):
@@ -37,7 +38,7 @@ class FirstWords:
             apart += torch.bincount(first[are_apart(spans)], minlength=vocab_size)
             joined += torch.bincount(first[are_joined(spans)], minlength=vocab_size)
         share = (apart.sum() + 1) / (apart.sum() + joined.sum() + 2)
-        self.odds = (apart + PRIOR_COUNT * share) / (joined + PRIOR_COUNT * (1 - share))
+        self.odds = (apart / share + PRIOR_COUNT) / (joined / (1 - share) + PRIOR_COUNT)
 
     def __call__(self, spans: Tensor, posteriors: Tensor, pieces: Tensor) -> Tensor:
         """Trees in which joined words are apart where that is more probable, until none is left.

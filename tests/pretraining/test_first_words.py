@@ -65,8 +65,8 @@ def test_trees_are_those_of_the_definition(seen, trees, seed):
         count(tree, apart, joined)
     share = (apart.total() + 1) / (apart.total() + joined.total() + 2)
     for piece, odds in enumerate(first_words.odds.tolist()):
-        expected = (apart[piece] + PRIOR_COUNT * share) / (joined[piece] + PRIOR_COUNT * (1 - share))
-        assert odds == pytest.approx(expected)
+        of_piece = (apart[piece] + PRIOR_COUNT * share) / (joined[piece] + PRIOR_COUNT * (1 - share))
+        assert odds == pytest.approx(of_piece / (share / (1 - share)))
     spans, pieces = batch_of(trees)
     posteriors = torch.rand(len(trees), pieces.shape[1], pieces.shape[1] + 1)
     found = first_words(spans, posteriors, pieces)
@@ -83,7 +83,7 @@ def test_what_is_usual_behind_a_word_decides():
     usual, other = (to, (buy, shares)), ((to, buy), shares)
     close, pieces = batch_of([((to, (buy, shares)), soon)])
     far, _ = batch_of([(to, ((buy, shares), soon))])
-    seen, even = [((buy, shares), soon)] * 9, torch.full((1, 4, 5), 0.5)
+    seen, even = [((soon, buy), shares), (soon, (buy, shares))] * 9, torch.full((1, 4, 5), 0.5)
     assert FirstWords(5, [batch_of([*seen, *[usual] * 9, other])])(close, even, pieces).equal(far)
     assert FirstWords(5, [batch_of([*seen, *[other] * 9, usual])])(close, even, pieces).equal(close)
     even[0, 0, 3], even[0, 1, 3] = 1, 0  # of "to buy shares" and of "buy shares soon": what teachers are sure of stays
