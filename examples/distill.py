@@ -11,7 +11,7 @@ teachers (``--methods parser chart``). The student's parser is trained further, 
 smaller and faster one takes its place. With ``--substitutes`` it also learns from sentences in which longer
 constituents have the place of shorter ones or of words (`pretraining/substitution.py`), and with ``--first_words`` the
 trees follow what is usual behind the first word of a constituent (`pretraining/first_words.py`). The student's encoder
-does not change: train it along the new trees with ``pretrain.py --model <output_dir>/model``.
+does not change; ``pretrain.py --recipe settle.yaml --model <output_dir>/model`` lets it follow the new trees.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
 from its newest checkpoint. Other folders that hold something are refused.

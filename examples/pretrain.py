@@ -9,10 +9,10 @@
 
     python examples/pretrain.py --recipe english.yaml --output_dir runs/english
 
-A recipe is a file of options. It may also have stages, with settings that change during the run, and at the end a
-distillation (``distill.py``). Options on the command line override the recipe's, and those of ``--config_overrides``
-field by field. A run ends with a model in ``<output_dir>/model``; a run that was stopped resumes from its newest
-checkpoint when the same command is given again.
+A recipe is a file of options. It may also have stages, with settings that change during the run, and distillations at
+its end (``distill.py``). Options on the command line override the recipe's, and those of ``--config_overrides`` field
+by field. A run ends with a model in ``<output_dir>/model``; a run that was stopped resumes from its newest checkpoint
+when the same command is given again.
 """
 
 import argparse
@@ -52,8 +52,8 @@ from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
-DISTILLATION, UNFINISHED = "distillation", f".{MODEL}.new"  # folders of a run
-SENTENCES, LINES_TO_DISTIL = "sentences.txt.gz", 100_000  # from all over the corpus
+DISTILLATION, UNFINISHED = "distillation-{}", f".{MODEL}.new"  # folders of a run
+SENTENCES, LINES_TO_DISTIL = "sentences.txt.gz", 100_000  # from all over the corpus; for each distillation others
 # The options of distill.py that a recipe cannot have.
 GIVEN = ("teachers", "student", "corpus", "output_dir", "resume_from_checkpoint", "seed", "use_cpu")
 
@@ -78,7 +78,7 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     recipe_parser.add_argument("--recipe")
     recipe_parser.add_argument("--config_overrides", "--config-overrides")
     of_user = recipe_parser.parse_known_args(arguments)[0]
-    recipe, of_both = Recipe([], (), []), []
+    recipe, of_both = Recipe(), []
     if of_user.recipe is not None:
         own, of_distillation = ({option.name for group in groups for option in fields(group)}
                                 for groups in (GROUPS, distill.GROUPS))  # fmt: skip
@@ -87,20 +87,22 @@ def parse_options(arguments: list[str] | None = None) -> Options:
         joined = [before, of_user.config_overrides]  # of a field in both, the latter value counts
         of_both = ["--config_overrides", ",".join(joined)] if all(joined) else []
     given = parser.parse_args_into_dataclasses([*recipe.options, *arguments, *of_both])
-    options = Options(*given, stages=recipe.stages, distillation=tuple(recipe.distillation))
-    if options.distillation:
-        distill.check_arguments(distillation_command(options))
+    options = Options(*given, stages=recipe.stages, distillations=recipe.distillations)
+    for number in range(1, len(options.distillations) + 1):
+        distill.check_arguments(distillation_command(options, number))
     say_what_has_no_effect(arguments, options)
     return options
 
 
-def distillation_command(options: Options) -> list[str]:
-    """The arguments of ``distill.py``: those of the recipe, and others by which a run teaches its own model."""
-    folder = Path(options.output.output_dir)
-    own, of_distillation, training = folder / UNFINISHED, folder / DISTILLATION, options.training
-    values = (own, own, of_distillation / SENTENCES, of_distillation, True, training.seed, training.use_cpu)
+def distillation_command(options: Options, number: int) -> list[str]:
+    """The arguments of ``distill.py`` for a distillation, counted from 1: those of the recipe, and others by which a
+    model teaches itself, that of the run or that of the distillation before."""
+    run, training = Path(options.output.output_dir), options.training
+    folder = run / DISTILLATION.format(number)
+    model = run / UNFINISHED if number == 1 else run / DISTILLATION.format(number - 1) / MODEL
+    values = (model, model, folder / SENTENCES, folder, True, training.seed, training.use_cpu)
     given = zip(GIVEN, map(str, values), strict=True)
-    return [*(word for name, value in given for word in (f"--{name}", value)), *options.distillation]
+    return [*(word for name, value in given for word in (f"--{name}", value)), *options.distillations[number - 1]]
 
 
 def say_what_has_no_effect(arguments: list[str], options: Options) -> None:
@@ -186,15 +188,16 @@ def print_overview(run: Run) -> None:
 
 def finish(run: Run) -> Path:
     """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card. All processes call
-    this, since they share a distillation."""
+    this, since they share distillations."""
     final, unfinished, is_main_process = run.folder / MODEL, run.folder / UNFINISHED, run.accelerator.is_main_process
     figures = write_weights(run, unfinished) if is_main_process else {}
-    if run.options.distillation:
-        figures |= distil(run)
+    if run.options.distillations:
+        figures = {"step": run.progress.step} | figures | distil(run)
+        run.display.show_evaluation(figures)
     if is_main_process:
-        if run.options.distillation:
+        if run.options.distillations:
             shutil.rmtree(unfinished)
-            shutil.copytree(run.folder / DISTILLATION / MODEL, unfinished)
+            shutil.copytree(run.folder / DISTILLATION.format(len(run.options.distillations)) / MODEL, unfinished)
         plot(run, unfinished / "training.png")
         (unfinished / "README.md").write_text(model_card(run, figures), encoding="utf-8")
         put_in_place(unfinished, final)
@@ -216,24 +219,25 @@ def write_weights(run: Run, folder: Path) -> dict:
 
 
 def distil(run: Run) -> dict[str, float]:
-    """Train a parser on the trees of the run's model, as the recipe says, or go on with it. Returns the figures of the
-    model with that parser."""
-    folder, accelerator = run.folder / DISTILLATION, run.accelerator
-    run.display.say("distillation: a parser learns the trees of the model")
-    if accelerator.is_main_process:
-        folder.mkdir(exist_ok=True)
-        lines, _ = sample(run.data.texts, LINES_TO_DISTIL)
-        with gzip.open(folder / SENTENCES, "wt", encoding="utf-8") as file:
-            file.writelines(f"{sentence}\n" for sentence in sentences_of(lines, run.options.data))
-    accelerator.wait_for_everyone()
-    if not (folder / MODEL).exists():
-        distill.main(distillation_command(run.options))
-    run.model = load_model(FastR2D2ForPreTraining, str(folder / MODEL)).to(accelerator.device)
+    """Train parsers on the trees of the run's model, as the recipe says, or go on with it. The run then has the model
+    with the last parser. Returns the figures of its evaluation."""
+    options, number_of_all = run.options, len(run.options.distillations)
+    lines, _ = sample(run.data.texts, LINES_TO_DISTIL * number_of_all)
+    for number in range(1, number_of_all + 1):
+        folder = run.folder / DISTILLATION.format(number)
+        run.display.say(f"distillation {number} of {number_of_all}: a parser learns the trees of the model")
+        if run.accelerator.is_main_process:
+            folder.mkdir(exist_ok=True)
+            own = lines[number - 1 :: max(1, len(lines) // LINES_TO_DISTIL)]
+            with gzip.open(folder / SENTENCES, "wt", encoding="utf-8") as file:
+                file.writelines(f"{sentence}\n" for sentence in sentences_of(own, options.data))
+        run.accelerator.wait_for_everyone()
+        if not (folder / MODEL).exists():
+            distill.main(distillation_command(options, number))
+    run.model = load_model(FastR2D2ForPreTraining, str(folder / MODEL)).to(run.accelerator.device)
     if run.scorer:
         run.scorer.parser = TreeParser(run.model, run.tokenizer)
-    figures = evaluate(run)
-    run.display.show_evaluation({"step": run.progress.step} | figures)
-    return figures
+    return evaluate(run)
 
 
 def push(run: Run, folder: Path) -> None:

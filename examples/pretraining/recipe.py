@@ -1,5 +1,5 @@
 """A recipe describes a run in one small file: values of options, stages with settings that change during the run, and
-a distillation at its end.
+distillations at its end.
 
 options:                      # any option of pretrain.py; the command line overrides them
   size: tiny
@@ -14,8 +14,8 @@ stages:                       # without stages, the options alone describe the r
     window_size: 3            # what a stage does not set is as in the options or in the paper
     always: false             # left out by character, and if counts_skew is 0
   - *wider
-distillation:                 # options of distill.py, by which a parser then learns the trees of this model
-  methods: minimum_risk
+distillations:                # of the trees of this model by a parser; then of its trees; and so on
+  - methods: minimum_risk     # any option of distill.py, but not whom it teaches, what and where
 """
 
 import bisect
@@ -211,11 +211,12 @@ class Plan:
 
 
 class Recipe(NamedTuple):
-    """Arguments of the command lines of ``pretrain.py`` and ``distill.py``, and the stages."""
+    """Arguments of the command line of ``pretrain.py``, the stages, and arguments of command lines of
+    ``distill.py``."""
 
-    options: list[str]
-    stages: tuple[Stage, ...]
-    distillation: list[str]
+    options: list[str] = []
+    stages: tuple[Stage, ...] = ()
+    distillations: tuple[tuple[str, ...], ...] = ()
 
 
 def read_recipe(path: str | Path, known_options: set[str], known_of_distillation: set[str]) -> Recipe:
@@ -223,7 +224,7 @@ def read_recipe(path: str | Path, known_options: set[str], known_of_distillation
 
     Args:
         path: a file, or the name of one in ``examples/recipes``, with or without its suffix.
-        known_options, known_of_distillation: the names that may stand in ``options`` and in ``distillation``.
+        known_options, known_of_distillation: the names that may stand in ``options`` and in ``distillations``.
 
     Raises:
         ValueError: for a file that is missing or wrong, with the file and the stage.
@@ -239,15 +240,19 @@ def read_recipe(path: str | Path, known_options: set[str], known_of_distillation
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"no recipe could be read from {str(path)!r}: {error}") from error
     try:
-        _check_names(content, {"options", "stages", "distillation"}, "the file")
-        options, stages = content.get("options") or {}, content.get("stages") or []
-        distillation = content.get("distillation") or {}
+        _check_names(content, {"options", "stages", "distillations"}, "the file")
+        options, lists = content.get("options") or {}, [content.get(name) or [] for name in ("stages", "distillations")]
         _check_names(options, known_options - {"recipe"}, "options")
-        _check_names(distillation, known_of_distillation, "distillation")
-        if not isinstance(stages, list):
-            raise ValueError(f"stages must be a list with a '- name: ...' for each stage, got {stages!r}")
-        found = tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1))
-        return Recipe(_read_options(options), found, _read_options(distillation))
+        for name, found in zip(("stages", "distillations"), lists, strict=True):
+            if not isinstance(found, list):
+                raise ValueError(f"{name} must be a list with a '- name: ...' for each of them, got {found!r}")
+        stages, distillations = lists
+        for distillation in distillations:
+            _check_names(distillation, known_of_distillation, "a distillation")
+        return Recipe(
+            _read_options(options), tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1)),
+            tuple(tuple(_read_options(distillation)) for distillation in distillations),
+        )  # fmt: skip
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

@@ -35,9 +35,10 @@ stages:
     choice_loss: 0.3
   - tokens: 1_000
     window_size: 3
-distillation:
-  methods: [parser, chart]
-  substitutes: 3
+distillations:
+  - methods: [parser, chart]
+    substitutes: 3
+  - methods: minimum_risk
 """
 KNOWN = {"corpus", "size", "learning_rate", "use_cpu", "treebank", "recipe"}, {"methods", "substitutes"}
 
@@ -48,9 +49,9 @@ def read(text, tmp_path):
 
 
 def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
-    arguments, stages, distillation = read(RECIPE, tmp_path)
+    arguments, stages, distillations = read(RECIPE, tmp_path)
     assert arguments == "--corpus a.txt b.txt --size tiny --learning_rate 2e-3 --use_cpu yes".split()
-    assert distillation == "--methods parser chart --substitutes 3".split()
+    assert distillations == (("--methods", "parser", "chart", "--substitutes", "3"), ("--methods", "minimum_risk"))
     plan = Plan(stages, 95.0)
     assert plan.num_steps == 10 + 4 + 11  # 1,000 tokens in steps of 95, rounded
     taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
@@ -79,8 +80,9 @@ def test_without_stages_all_is_the_papers():
 @pytest.mark.parametrize("text, message", [
     ("stages: [", "no recipe could be read"),
     ("- a", "the file must have names and values"),
-    ("option: {}", "the file has no option; there are distillation, options, stages"),
-    ("distillation: {size: tiny}", "distillation has no size; there are methods, substitutes"),
+    ("option: {}", "the file has no option; there are distillations, options, stages"),
+    ("distillations: [{size: tiny}]", "a distillation has no size; there are methods, substitutes"),
+    ("distillations: {methods: parser}", "distillations must be a list"),
     ("options: {sizes: tiny}", "options has no sizes; there are corpus"),
     ("options: {recipe: other.yaml}", "options has no recipe"),
     ("options: {size: {a: b}}", "option size must have a value"),
@@ -140,11 +142,11 @@ def test_an_option_of_a_recipe_may_be_no_and_its_name_is_not_shortened(tmp_path)
 
 @pytest.mark.parametrize("distillation, more, message", [
     ("{substitutes: -1}", [], "--substitutes must be >= 0, got -1"),
-    ("{teachers: fast-r2d2-tiny}", [], "distillation has no teachers"),
+    ("{teachers: fast-r2d2-tiny}", [], "a distillation has no teachers"),
     ("{methods: minimum_risk}", ["--keep_punctuation"], "needs a model that does not see punctuation"),
 ])  # fmt: skip
 def test_a_distillation_is_checked_before_the_training(distillation, more, message, tmp_path):
-    (tmp_path / "recipe.yaml").write_text(f"options: {{keep_punctuation: no}}\ndistillation: {distillation}\n")
+    (tmp_path / "recipe.yaml").write_text(f"options: {{keep_punctuation: no}}\ndistillations: [{distillation}]\n")
     given = ["--recipe", str(tmp_path / "recipe.yaml"), "--corpus", "mine.txt", "--output_dir", "out", *more]
     with pytest.raises(ValueError, match=message):
         parse_options(given)
@@ -158,6 +160,14 @@ def test_the_recipe_for_vectors_leaves_the_parser_alone():
     assert all(settings.parser_learning_rate == 0 and settings.memory_weight > 0 for settings in steps)
     assert [stage.values.get("encoding", "chart") for stage in plan.stages] == ["forced", "forced", "chart"]
     assert options.needs_count_vectors and not options.uses("needs_counts") and not options.data.keep_punctuation
+
+
+def test_the_recipe_that_settles_an_encoder_has_the_last_stages_of_english_and_the_parser_at_rest():
+    given = ["--corpus", "mine.txt", "--output_dir", "out"]
+    of_english, options = (parse_options(["--recipe", name, *given]) for name in ("english.yaml", "settle.yaml"))
+    at_rest = [stage.values | {"parser_learning_rate": 0.0} for stage in of_english.stages[-2:]]
+    assert [stage.values for stage in options.stages] == at_rest
+    assert not options.data.keep_punctuation and options.training.use_cpu
 
 
 @pytest.mark.parametrize("name", ["paper", "english", "any_language"])

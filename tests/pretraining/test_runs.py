@@ -296,8 +296,10 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
 DISTILLATION = """
 options: {{corpus: [{corpus}], keep_punctuation: no}}
 stages: [{{steps: 3}}]
-distillation: {{methods: minimum_risk, config_overrides: parser_hidden_size=4, substitutes: 1, max_steps: 6,
-  save_steps: 2, learning_rate: 0.1, per_device_train_batch_size: 16}}
+distillations:
+  - {{methods: minimum_risk, config_overrides: parser_hidden_size=4, substitutes: 1, max_steps: 6, save_steps: 2,
+      learning_rate: 0.1, per_device_train_batch_size: 16}}
+  - {{max_steps: 1}}
 """
 
 
@@ -309,21 +311,22 @@ def test_a_run_may_end_with_a_distillation_which_goes_on(options, corpus, tmp_pa
     arguments = ["--recipe", str(recipe), *options[2:], "--treebank", str(gold), "--validation", str(corpus)]
     assert pretrain([*arguments, "--output_dir", str(whole)]) == [0]
     *_, before, after = re.findall(r"step 3: (validation.*)", last_output())
-    assert before != after and "distillation: a parser learns the trees" in last_output()
+    assert before != after and "distillation 2 of 2: a parser learns the trees" in last_output()
     trained, found = load_file(whole / "checkpoints" / "checkpoint-000000003" / "model.safetensors"), weights(whole)
     assert found["model.parser.dense.weight"].shape != trained["model.parser.dense.weight"].shape
     assert all(torch.equal(found[name], trained[name]) for name in trained if "parser" not in name)
     card = (whole / "model" / "README.md").read_text(encoding="utf-8")
     of_card = re.search(r"validation tree loss, nats per token \| ([\d.]+)", card)[1]
-    assert f"tree {of_card}" in after and "`distillation`" in card and "--methods minimum_risk" in card
+    assert f"tree {of_card}" in after and "`distillations`" in card and "--methods minimum_risk" in card
 
     shutil.copytree(whole, cut)
-    for left in ("model", "distillation/model", "distillation/checkpoint-6"):  # as if it had been killed before the end
+    # As if it had been killed before the end of the first.
+    for left in ("model", "distillation-2", "distillation-1/model", "distillation-1/checkpoint-6"):
         shutil.rmtree(cut / left)
     assert pretrain([*arguments, "--output_dir", str(cut)]) == [0]
     assert_same_weights(whole, cut)
     recipe.write_text(recipe.read_text().replace("substitutes: 1", "substitutes: 2"))
-    assert "distillation was '--methods minimum_risk" in error_of([*arguments, "--output_dir", str(cut)])
+    assert "distillations was ['--methods minimum_risk" in error_of([*arguments, "--output_dir", str(cut)])
     assert pretrain([*arguments, "--output_dir", str(tmp_path / "two")], num_processes=2) == [0, 0]
     assert weights(tmp_path / "two").keys() == found.keys()
 
