@@ -98,7 +98,7 @@ def classes_of(substitution, trees):
 def test_longer_ones_that_stand_in_such_places_are_put_before_the_end(parsed, monkeypatch):
     monkeypatch.setattr("pretraining.substitution.NUM_CLASSES", 3)
     model, _, trees = parsed
-    substitution = Substitution(model, trees, 2)
+    substitution = Substitution(model, trees, 3)
     made = substitution(trees, np.random.default_rng(0))
     assert len(made) > len(TEXTS) / 2 and made == substitution(trees, np.random.default_rng(0))
     assert made != substitution(trees, np.random.default_rng(1))
