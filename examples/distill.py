@@ -7,11 +7,12 @@
             reading.py             teachers.py                      consensus.py                   Trainer
 
 A teacher is a checkpoint, or a file with a tree for each line of the text. Parser and chart of a checkpoint can be two
-teachers (``--methods parser chart``). The student's parser is trained further, or with ``--config_overrides`` a
-smaller and faster one takes its place. With ``--substitutes`` it also learns from sentences in which longer
-constituents have the place of shorter ones or of words (`pretraining/substitution.py`), and with ``--first_words`` the
-trees follow what is usual behind the first word of a constituent (`pretraining/first_words.py`). The student's encoder
-does not change; ``pretrain.py --recipe settle.yaml --model <output_dir>/model`` lets it follow the new trees.
+teachers (``--methods parser chart``). What words such as *and* join is put together in their trees
+(`pretraining/conjuncts.py`). The student's parser is trained further, or with ``--config_overrides`` a smaller and
+faster one takes its place. With ``--substitutes`` it also learns from sentences in which longer constituents have the
+place of shorter ones or of words (`pretraining/substitution.py`), and with ``--first_words`` the trees follow what is
+usual behind the first word of a constituent (`pretraining/first_words.py`). The student's encoder does not change;
+``pretrain.py --recipe settle.yaml --model <output_dir>/model`` lets it follow the new trees.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
 from its newest checkpoint. Other folders that hold something are refused.
@@ -48,6 +49,7 @@ from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.checkpoints import MODEL, STOPPED, check_folder, last_whole_checkpoint, put_in_place, save_model
+from pretraining.conjuncts import join_conjuncts
 from pretraining.evaluation import read_gold_trees
 from pretraining.first_words import FirstWords
 from pretraining.models import given_config, override, weights_of
@@ -137,8 +139,8 @@ class DistillationArguments(TrainingArguments):
 
 
 class CollatorWithTrees:
-    """Makes batches of numbered sentences with the teachers' best trees over pieces as labels. ``first_words`` may
-    change these trees, and ``substitution`` make further sentences of them."""
+    """Makes batches of numbered sentences with the teachers' best trees over pieces as labels. What *and* joins is
+    together in them. ``first_words`` may change these trees, and ``substitution`` make further sentences of them."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float]):
         self.tokenizer, self.teachers, self.weights = tokenizer, teachers, weights
@@ -147,7 +149,9 @@ class CollatorWithTrees:
 
     def best(self, texts: Sequence[str], rows: Sequence[int]) -> BestTrees:
         read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
-        return consensus(self.teachers, self.weights, read, rows)
+        best = consensus(self.teachers, self.weights, read, rows)
+        are_coordinators = best.are_among(self.tokenizer.init_kwargs.get("coordinators") or ())
+        return best._replace(spans=join_conjuncts(best.spans, are_coordinators))
 
     def trees(self, best: BestTrees) -> list[WordTree]:
         spans = best.spans

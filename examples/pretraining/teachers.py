@@ -1,6 +1,6 @@
 """Teachers of a parser: what they say of a sentence's spans, and the tree on which they agree most."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,6 +79,11 @@ class BestTrees(NamedTuple):
         rows = ([0, *(split + 1 for split in sentence.word_split_points)] for sentence in self.sentences)
         pieces = [torch.tensor(sentence.input_ids)[row] for sentence, row in zip(self.sentences, rows, strict=True)]
         return pad_sequence(pieces, batch_first=True)
+
+    def are_among(self, words: Collection[str]) -> Tensor:
+        """``(batch, words)`` bool, whether each word is one of these, in lower case; False past the sentence."""
+        rows = [torch.tensor([word.lower() in words for word in sentence.words]) for sentence in self.sentences]
+        return pad_sequence(rows, batch_first=True)
 
 
 def consensus(
