@@ -178,6 +178,17 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     assert collate(features)["labels"][[0, 3]].equal(batch["labels"][[0, 0]])
 
 
+@pytest.mark.parametrize(("coordinators", "found"), [
+    (None, [(0, 3), (1, 2), (1, 3)]), (["and"], [(0, 2), (1, 2), (0, 3)])
+])  # fmt: skip
+def test_what_the_coordinators_of_the_tokenizer_join_is_put_together(coordinators, found, monkeypatch):
+    tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
+    monkeypatch.setitem(tokenizer.init_kwargs, "coordinators", coordinators)
+    given = tree_posteriors([[(0, 3), (1, 2), (1, 3)]], 4)  # (John ((And Mary) slept))
+    collate = distill.CollatorWithTrees(tokenizer, [lambda sentences, rows: given], [1.0])
+    assert [*map(tuple, collate.best(["John And Mary slept ."], [0]).spans[0].tolist())] == found
+
+
 def test_length_is_counted_in_words_or_in_characters_of_scripts_without_blanks():
     lines = ["土佐の侍で大塚と云う者。", "a b c", "a", "侍", "a b c d e f g h i j k l m n", "侍と a", "Yes!"]
     options = DistillationOptions(["t"], "s", ["c"], max_words=12)

@@ -6,16 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nested_trees import flat
-from torch.nn.utils.rnn import pad_sequence
+from nested_trees import batch_of, is_word
 
 from pretraining.first_words import PRIOR_COUNT, SMOOTHING, FirstWords
 
 TREES = st.recursive(st.sampled_from([[1], [2], [2, 3]]), lambda below: st.tuples(below, below), max_leaves=9)
-
-
-def is_word(tree) -> bool:
-    return isinstance(tree, list)
 
 
 def length(tree) -> int:
@@ -47,14 +42,6 @@ def once(tree, odds: torch.Tensor, posteriors: torch.Tensor, start: int = 0):
         if odds[word[0]] * (apart + SMOOTHING) > joined + SMOOTHING:
             return word, (once(rest, odds, posteriors, start + 1), once(right, odds, posteriors, behind))
     return once(left, odds, posteriors, start), once(right, odds, posteriors, behind)
-
-
-def batch_of(trees) -> tuple[torch.Tensor, torch.Tensor]:
-    """Spans and first pieces, as `FirstWords` takes them."""
-    rows = list(map(flat, trees))
-    spans = [torch.tensor(row.spans, dtype=torch.long).reshape(-1, 2) for row in rows]
-    pieces = [torch.tensor([word[0] for word in row.words]) for row in rows]
-    return pad_sequence(spans, batch_first=True, padding_value=-1), pad_sequence(pieces, batch_first=True)
 
 
 @given(st.lists(TREES, max_size=4), st.lists(TREES, min_size=1, max_size=3), st.integers(0, 99))
