@@ -15,13 +15,13 @@ FILE = Path(__file__).parent / "challenge.mrg"
 # Recall of the bundled parser, rounded down; a better one raises these.
 LEAST = {
     "complement_clauses": 100,
-    "coordinated_subjects": 81,
+    "coordinated_subjects": 84,
     "coordinated_verb_phrases": 79,
-    "clauses_after_if": 90,
-    "lists": 86,
-    "prepositional_phrases_in_subjects": 73,
+    "clauses_after_if": 87,
+    "lists": 81,
+    "prepositional_phrases_in_subjects": 84,
     "how_many": 52,
-    "relative_clauses_in_subjects": 52,
+    "relative_clauses_in_subjects": 54,
 }
 
 
