@@ -9,15 +9,17 @@
 
     python examples/pretrain.py --recipe english.yaml --output_dir runs/english
 
-A recipe is a file of options. It may also have stages, with settings that change during the run, and distillations at
-its end (``distill.py``). Options on the command line override the recipe's, and those of ``--config_overrides`` field
-by field. A run ends with a model in ``<output_dir>/model``; a run that was stopped resumes from its newest checkpoint
-when the same command is given again.
+A recipe is a file of options. It may also have stages, with settings that change during the run, and what comes after
+them: distillations (``distill.py``) and further recipes. Options on the command line override the recipe's, and those
+of ``--config_overrides`` field by field. A run ends with a model in ``<output_dir>/model``; a run that was stopped
+resumes from its newest checkpoint when the same command is given again.
 """
 
 import argparse
+import contextlib
 import gzip
 import os
+import shlex
 import shutil
 import sys
 import warnings
@@ -42,7 +44,7 @@ from pretraining.checkpoints import MODEL, OF_THE_RUN, find_damage, put_in_place
 from pretraining.corpus import sentences_of
 from pretraining.data import read_data, read_held_out
 from pretraining.decisions import decide, sample
-from pretraining.evaluation import evaluate
+from pretraining.evaluation import Interrupted, evaluate
 from pretraining.loop import train
 from pretraining.losses import check_stages, leave_parameters_out
 from pretraining.models import read_as_given_model
@@ -52,10 +54,13 @@ from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
-DISTILLATION, UNFINISHED = "distillation-{}", f".{MODEL}.new"  # folders of a run
-SENTENCES, LINES_TO_DISTIL = "sentences.txt.gz", 100_000  # from all over the corpus; for each distillation others
-# The options of distill.py that a recipe cannot have.
-GIVEN = ("teachers", "student", "corpus", "output_dir", "resume_from_checkpoint", "seed", "use_cpu")
+UNFINISHED, AFTERWARDS = f".{MODEL}.new", "afterwards-{}"  # folders of a run
+SENTENCES, LINES_AFTERWARDS = "afterwards-{}.txt.gz", 100_000  # from all over the corpus; others each time
+# The options of programs that a recipe cannot have in `afterwards`, since the run gives them.
+GIVEN = {
+    "distill": ("teachers", "student", "corpus", "output_dir", "resume_from_checkpoint", "seed", "use_cpu"),
+    "pretrain": ("model", "corpus", "sentence_rule", "output_dir", "report_to", "seed", "use_cpu"),
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -63,11 +68,16 @@ def main(arguments: list[str] | None = None) -> None:
     if not sys.stderr.isatty():
         disable_progress_bars()  # those of `datasets`; in a file, each refresh would be a line
     options = parse_options(arguments)
+    check_afterwards(options)
+    pretrain_in_folder(options).end_training()
+
+
+def pretrain_in_folder(options: Options) -> Accelerator:
     check_stages(options.stages)
     accelerator = make_accelerator(options)
     with hold_folder(Path(options.output.output_dir)):
         pretrain(options, accelerator)
-    accelerator.end_training()
+    return accelerator
 
 
 def parse_options(arguments: list[str] | None = None) -> Options:
@@ -82,27 +92,39 @@ def parse_options(arguments: list[str] | None = None) -> Options:
     if of_user.recipe is not None:
         own, of_distillation = ({option.name for group in groups for option in fields(group)}
                                 for groups in (GROUPS, distill.GROUPS))  # fmt: skip
-        recipe = read_recipe(of_user.recipe, own, of_distillation - {*GIVEN})
+        known = {"distill": of_distillation - {*GIVEN["distill"]}, "pretrain": own - {*GIVEN["pretrain"]}}
+        recipe = read_recipe(of_user.recipe, own, known)
         before = recipe_parser.parse_known_args(recipe.options)[0].config_overrides
         joined = [before, of_user.config_overrides]  # of a field in both, the latter value counts
         of_both = ["--config_overrides", ",".join(joined)] if all(joined) else []
     given = parser.parse_args_into_dataclasses([*recipe.options, *arguments, *of_both])
-    options = Options(*given, stages=recipe.stages, distillations=recipe.distillations)
-    for number in range(1, len(options.distillations) + 1):
-        distill.check_arguments(distillation_command(options, number))
+    options = Options(*given, stages=recipe.stages, afterwards=recipe.afterwards)
     say_what_has_no_effect(arguments, options)
     return options
 
 
-def distillation_command(options: Options, number: int) -> list[str]:
-    """The arguments of ``distill.py`` for a distillation, counted from 1: those of the recipe, and others by which a
-    model teaches itself, that of the run or that of the distillation before."""
+def check_afterwards(options: Options) -> None:
+    """Raise ValueError if the recipe's programs would refuse their arguments at once."""
+    for number, (program, *_) in enumerate(options.afterwards, start=1):
+        command = command_afterwards(options, number)
+        if program == "distill":
+            distill.check_arguments(command)
+        elif parse_options(command).afterwards:
+            raise ValueError("a recipe that comes afterwards must not have `afterwards` of its own; list them in one")
+
+
+def command_afterwards(options: Options, number: int) -> list[str]:
+    """Arguments of a program that comes after the stages, counted from 1: those of the recipe, and others, by which it
+    goes on from the run's model, or from that of the one before."""
     run, training = Path(options.output.output_dir), options.training
-    folder = run / DISTILLATION.format(number)
-    model = run / UNFINISHED if number == 1 else run / DISTILLATION.format(number - 1) / MODEL
-    values = (model, model, folder / SENTENCES, folder, True, training.seed, training.use_cpu)
-    given = zip(GIVEN, map(str, values), strict=True)
-    return [*(word for name, value in given for word in (f"--{name}", value)), *options.distillations[number - 1]]
+    program, *of_recipe = options.afterwards[number - 1]
+    model = run / UNFINISHED if number == 1 else run / AFTERWARDS.format(number - 1) / MODEL
+    values = {
+        "model": model, "teachers": model, "student": model, "corpus": run / SENTENCES.format(number),
+        "sentence_rule": "line", "output_dir": run / AFTERWARDS.format(number), "resume_from_checkpoint": True,
+        "report_to": "none", "seed": training.seed, "use_cpu": training.use_cpu,
+    }  # fmt: skip
+    return [*(word for name in GIVEN[program] for word in (f"--{name}", str(values[name]))), *of_recipe]
 
 
 def say_what_has_no_effect(arguments: list[str], options: Options) -> None:
@@ -169,7 +191,8 @@ def pretrain(options: Options, accelerator: Accelerator) -> None:
     is_over = train(run)
     run.display.bar.close()
     if is_over:
-        run.display.say(f"the model is in {finish(run)}")
+        with contextlib.suppress(Interrupted):  # by a run that comes afterwards, which has said so
+            run.display.say(f"the model is in {finish(run)}")
     else:
         run.display.say(f"stopped and saved at step {run.progress.step:,}; the same command resumes the run")
 
@@ -188,16 +211,16 @@ def print_overview(run: Run) -> None:
 
 def finish(run: Run) -> Path:
     """Write the model's folder, whole or not at all: weights, tokenizer, curves and model card. All processes call
-    this, since they share distillations."""
+    this, since they share what comes afterwards."""
     final, unfinished, is_main_process = run.folder / MODEL, run.folder / UNFINISHED, run.accelerator.is_main_process
     figures = write_weights(run, unfinished) if is_main_process else {}
-    if run.options.distillations:
-        figures = {"step": run.progress.step} | figures | distil(run)
+    if run.options.afterwards:
+        figures = {"step": run.progress.step} | figures | go_on(run)
         run.display.show_evaluation(figures)
     if is_main_process:
-        if run.options.distillations:
+        if run.options.afterwards:
             shutil.rmtree(unfinished)
-            shutil.copytree(run.folder / DISTILLATION.format(len(run.options.distillations)) / MODEL, unfinished)
+            shutil.copytree(run.folder / AFTERWARDS.format(len(run.options.afterwards)) / MODEL, unfinished)
         plot(run, unfinished / "training.png")
         (unfinished / "README.md").write_text(model_card(run, figures), encoding="utf-8")
         put_in_place(unfinished, final)
@@ -218,22 +241,28 @@ def write_weights(run: Run, folder: Path) -> dict:
     return figures | {"metric_for_best_model": run.options.output.metric_for_best_model}
 
 
-def distil(run: Run) -> dict[str, float]:
-    """Train parsers on the trees of the run's model, as the recipe says, or go on with it. The run then has the model
-    with the last parser. Returns the figures of its evaluation."""
-    options, number_of_all = run.options, len(run.options.distillations)
-    lines, _ = sample(run.data.texts, LINES_TO_DISTIL * number_of_all)
-    for number in range(1, number_of_all + 1):
-        folder = run.folder / DISTILLATION.format(number)
-        run.display.say(f"distillation {number} of {number_of_all}: a parser learns the trees of the model")
+def go_on(run: Run) -> dict[str, float]:
+    """Carry out what the recipe has after its stages, or go on with it. The run then has the last model. Returns the
+    figures of its evaluation; raises `Interrupted` if a signal came before."""
+    options, afterwards = run.options, run.options.afterwards
+    lines, _ = sample(run.data.texts, LINES_AFTERWARDS * len(afterwards))
+    for number, (program, *of_recipe) in enumerate(afterwards, start=1):
+        folder = run.folder / AFTERWARDS.format(number)
+        run.display.say(f"afterwards, {number} of {len(afterwards)}: {program} {shlex.join(of_recipe)}")
+        if (folder / MODEL).exists():
+            continue
         if run.accelerator.is_main_process:
-            folder.mkdir(exist_ok=True)
-            own = lines[number - 1 :: max(1, len(lines) // LINES_TO_DISTIL)]
-            with gzip.open(folder / SENTENCES, "wt", encoding="utf-8") as file:
+            own = lines[number - 1 :: max(1, len(lines) // LINES_AFTERWARDS)]
+            with gzip.open(run.folder / SENTENCES.format(number), "wt", encoding="utf-8") as file:
                 file.writelines(f"{sentence}\n" for sentence in sentences_of(own, options.data))
         run.accelerator.wait_for_everyone()
-        if not (folder / MODEL).exists():
-            distill.main(distillation_command(options, number))
+        command = command_afterwards(options, number)
+        if program == "distill":
+            distill.main(command)
+        else:
+            pretrain_in_folder(parse_options(command))
+        if not (folder / MODEL).exists():  # a signal came
+            raise Interrupted
     run.model = load_model(FastR2D2ForPreTraining, str(folder / MODEL)).to(run.accelerator.device)
     if run.scorer:
         run.scorer.parser = TreeParser(run.model, run.tokenizer)

@@ -138,7 +138,7 @@ def check_run_folder(folder: Path, settings: dict, decided: Collection[str] = ()
         if folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
             raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
         return
-    old = {"stages": [], "distillations": []} | read_record(folder / SETTINGS_FILE)
+    old = {"stages": [], "afterwards": []} | read_record(folder / SETTINGS_FILE)
     changed = [
         _change(name, old.get(name), settings[name]) + (", as the text decides" if name in decided else "")
         for name in settings

@@ -185,15 +185,15 @@ class Decision:
 
 @dataclass
 class Options:
-    """All groups of options, the recipe's stages and its arguments for ``distill.py``, checked together; and what the
-    text has decided."""
+    """All groups of options, the recipe's stages and what comes after them, checked together; and what the text has
+    decided."""
 
     data: DataOptions
     model: ModelOptions
     training: TrainingOptions
     output: OutputOptions
     stages: tuple[Stage, ...] = ()
-    distillations: tuple[tuple[str, ...], ...] = ()
+    afterwards: tuple[tuple[str, ...], ...] = ()
     decisions: tuple[Decision, ...] = ()
 
     def __post_init__(self):
@@ -234,8 +234,8 @@ class Options:
                                  "would be read as text; give a folder elsewhere")  # fmt: skip
 
     def _check_stages(self) -> None:
-        if self.distillations and self.data.keep_punctuation:
-            raise ValueError("a recipe with distillations needs a model that does not see punctuation; give "
+        if self.data.keep_punctuation and any(program == "distill" for program, *_ in self.afterwards):
+            raise ValueError("a recipe with a distillation needs a model that does not see punctuation; give "
                              "--no_keep_punctuation")  # fmt: skip
         if self.stages and self.training.max_steps is not None:
             raise ValueError("the stages of a recipe say how long the run is; leave --max_steps out")
@@ -260,7 +260,7 @@ class Options:
         """The options that decide a run's weights, by name, as JSON can hold them; they stay while a run lasts."""
         left_out = ["num_proc", "dataloader_num_workers", "treebank_sentences", "counts_skew"]
         chosen = {"metric_for_best_model": self.output.metric_for_best_model, "stages": self._plain_stages(),
-                  "distillations": list(map(shlex.join, self.distillations))}  # fmt: skip
+                  "afterwards": list(map(shlex.join, self.afterwards))}  # fmt: skip
         if self.output.metric_for_best_model:
             chosen["eval_steps"] = self.output.eval_steps
         else:  # these only watch
@@ -276,7 +276,7 @@ class Options:
         """All options by name, as JSON can hold them."""
         groups = self.data, self.model, self.training, self.output
         plain = {name: value for group in groups for name, value in asdict(group).items()}
-        of_recipe = {"stages": self._plain_stages(), "distillations": list(map(shlex.join, self.distillations))}
+        of_recipe = {"stages": self._plain_stages(), "afterwards": list(map(shlex.join, self.afterwards))}
         return plain | {name: value for name, value in of_recipe.items() if value}
 
     def _plain_stages(self) -> list[dict]:

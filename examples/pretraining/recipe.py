@@ -1,5 +1,5 @@
 """A recipe describes a run in one small file: values of options, stages with settings that change during the run, and
-distillations at its end.
+what comes after them.
 
 options:                      # any option of pretrain.py; the command line overrides them
   size: tiny
@@ -14,8 +14,9 @@ stages:                       # without stages, the options alone describe the r
     window_size: 3            # what a stage does not set is as in the options or in the paper
     always: false             # left out by character, and if counts_skew is 0
   - *wider
-distillations:                # of the trees of this model by a parser; then of its trees; and so on
-  - methods: minimum_risk     # any option of distill.py, but not whom it teaches, what and where
+afterwards:                   # one after another, each from the model that the one before has made
+  - distill: {methods: minimum_risk}    # any option of distill.py, but not whom it teaches, what and where
+  - pretrain: {recipe: settle}          # the same of pretrain.py
 """
 
 import bisect
@@ -211,20 +212,21 @@ class Plan:
 
 
 class Recipe(NamedTuple):
-    """Arguments of the command line of ``pretrain.py``, the stages, and arguments of command lines of
-    ``distill.py``."""
+    """Arguments of the command line of ``pretrain.py``, the stages, and what comes after them: the name of a program,
+    then arguments of its command line."""
 
     options: list[str] = []
     stages: tuple[Stage, ...] = ()
-    distillations: tuple[tuple[str, ...], ...] = ()
+    afterwards: tuple[tuple[str, ...], ...] = ()
 
 
-def read_recipe(path: str | Path, known_options: set[str], known_of_distillation: set[str]) -> Recipe:
+def read_recipe(path: str | Path, known_options: set[str], known_afterwards: dict[str, set[str]]) -> Recipe:
     """Read a file.
 
     Args:
         path: a file, or the name of one in ``examples/recipes``, with or without its suffix.
-        known_options, known_of_distillation: the names that may stand in ``options`` and in ``distillations``.
+        known_options: the names that may stand in ``options``.
+        known_afterwards: the programs that may stand in ``afterwards``, with the names of their options there.
 
     Raises:
         ValueError: for a file that is missing or wrong, with the file and the stage.
@@ -240,21 +242,23 @@ def read_recipe(path: str | Path, known_options: set[str], known_of_distillation
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"no recipe could be read from {str(path)!r}: {error}") from error
     try:
-        _check_names(content, {"options", "stages", "distillations"}, "the file")
-        options, lists = content.get("options") or {}, [content.get(name) or [] for name in ("stages", "distillations")]
+        _check_names(content, {"options", "stages", "afterwards"}, "the file")
+        options = content.get("options") or {}
         _check_names(options, known_options - {"recipe"}, "options")
-        for name, found in zip(("stages", "distillations"), lists, strict=True):
-            if not isinstance(found, list):
-                raise ValueError(f"{name} must be a list with a '- name: ...' for each of them, got {found!r}")
-        stages, distillations = lists
-        for distillation in distillations:
-            _check_names(distillation, known_of_distillation, "a distillation")
         return Recipe(
-            _read_options(options), tuple(_read_stage(stage, number) for number, stage in enumerate(stages, start=1)),
-            tuple(tuple(_read_options(distillation)) for distillation in distillations),
-        )  # fmt: skip
+            _read_options(options),
+            tuple(_read_stage(stage, number) for number, stage in enumerate(_list(content, "stages", "name"), start=1)),
+            tuple(_read_program(entry, known_afterwards) for entry in _list(content, "afterwards", "distill")),
+        )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _list(content: dict, name: str, example: str) -> list:
+    found = content.get(name) or []
+    if not isinstance(found, list):
+        raise ValueError(f"{name} must be a list with a '- {example}: ...' for each of them, got {found!r}")
+    return found
 
 
 def _check_names(content: object, known: set[str], where: str) -> None:
@@ -273,6 +277,15 @@ def _read_options(options: dict[str, object]) -> list[str]:
         words = [("no", "yes")[part] if isinstance(part, bool) else str(part) for part in values]
         arguments += [f"--{name}", *words] if value is not None else []
     return arguments
+
+
+def _read_program(content: object, known: dict[str, set[str]]) -> tuple[str, ...]:
+    _check_names(content, {*known}, "what comes afterwards")
+    if len(content) != 1:
+        raise ValueError(f"what comes afterwards is one of {', '.join(known)} with its options, got {content!r}")
+    [(program, options)] = content.items()
+    _check_names(options, known[program], program)
+    return (program, *_read_options(options))
 
 
 def _read_stage(content: object, number: int) -> Stage:

@@ -138,7 +138,7 @@ def model_card(run, figures: dict) -> str:
         ("corpus", ", ".join(run.options.data.corpus) + counted),
         *((f"`{found.option}`, by the text", f"{found.value}: {found.reason}") for found in run.options.decisions),
         ("trained on", f"{progress.tokens:,} tokens in {progress.step:,} steps"),
-        ("at last", "a parser learnt the trees of this model (`distillations`)" if run.options.distillations else None),
+        ("afterwards", ", ".join(program for program, *_ in run.options.afterwards)),
         ("weights of", f"step {figures['step']:,}, best by {best_metric}" if best_metric else None),
         ("time", f"{progress.seconds / 60:,.0f} minutes in steps; {machine}"),
         ("sentences left out because they are too long", f"{progress.left_out + sizes.get('too_long', 0):,}"),

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pretrain import parse_options
+from pretrain import check_afterwards, parse_options
 
 from pretraining.decisions import apply_to_stages
 from pretraining.models import read_as_given_model
@@ -35,12 +35,12 @@ stages:
     choice_loss: 0.3
   - tokens: 1_000
     window_size: 3
-distillations:
-  - methods: [parser, chart]
-    substitutes: 3
-  - methods: minimum_risk
+afterwards:
+  - distill: {methods: [parser, chart], substitutes: 3}
+  - pretrain: {recipe: settle}
 """
-KNOWN = {"corpus", "size", "learning_rate", "use_cpu", "treebank", "recipe"}, {"methods", "substitutes"}
+KNOWN = ({"corpus", "size", "learning_rate", "use_cpu", "treebank", "recipe"},
+         {"distill": {"methods", "substitutes"}, "pretrain": {"recipe"}})  # fmt: skip
 
 
 def read(text, tmp_path):
@@ -49,9 +49,10 @@ def read(text, tmp_path):
 
 
 def test_settings_of_a_step_are_those_of_its_stage(tmp_path):
-    arguments, stages, distillations = read(RECIPE, tmp_path)
+    arguments, stages, afterwards = read(RECIPE, tmp_path)
     assert arguments == "--corpus a.txt b.txt --size tiny --learning_rate 2e-3 --use_cpu yes".split()
-    assert distillations == (("--methods", "parser", "chart", "--substitutes", "3"), ("--methods", "minimum_risk"))
+    assert afterwards[0] == ("distill", "--methods", "parser", "chart", "--substitutes", "3")
+    assert afterwards[1] == ("pretrain", "--recipe", "settle")
     plan = Plan(stages, 95.0)
     assert plan.num_steps == 10 + 4 + 11  # 1,000 tokens in steps of 95, rounded
     taught = {"chart_scores": "counts", "choice_loss": 1.0, "lm_trains_choice": False}
@@ -80,9 +81,12 @@ def test_without_stages_all_is_the_papers():
 @pytest.mark.parametrize("text, message", [
     ("stages: [", "no recipe could be read"),
     ("- a", "the file must have names and values"),
-    ("option: {}", "the file has no option; there are distillations, options, stages"),
-    ("distillations: [{size: tiny}]", "a distillation has no size; there are methods, substitutes"),
-    ("distillations: {methods: parser}", "distillations must be a list"),
+    ("option: {}", "the file has no option; there are afterwards, options, stages"),
+    ("afterwards: [{distill: {size: tiny}}]", "distill has no size; there are methods, substitutes"),
+    ("afterwards: [{evaluate: {}}]", "what comes afterwards has no evaluate; there are distill, pretrain"),
+    ("afterwards: [{distill: {}, pretrain: {}}]", "what comes afterwards is one of distill, pretrain"),
+    ("afterwards: [distill]", "what comes afterwards must have names and values"),
+    ("afterwards: {distill: {}}", "afterwards must be a list with a '- distill: ...'"),
     ("options: {sizes: tiny}", "options has no sizes; there are corpus"),
     ("options: {recipe: other.yaml}", "options has no recipe"),
     ("options: {size: {a: b}}", "option size must have a value"),
@@ -140,16 +144,21 @@ def test_an_option_of_a_recipe_may_be_no_and_its_name_is_not_shortened(tmp_path)
         parse_options([*given, "--rec", str(tmp_path / "recipe.yaml")])
 
 
-@pytest.mark.parametrize("distillation, more, message", [
-    ("{substitutes: -1}", [], "--substitutes must be >= 0, got -1"),
-    ("{teachers: fast-r2d2-tiny}", [], "a distillation has no teachers"),
-    ("{methods: minimum_risk}", ["--keep_punctuation"], "needs a model that does not see punctuation"),
+@pytest.mark.parametrize("afterwards, more, message", [
+    ("{distill: {substitutes: -1}}", [], "--substitutes must be >= 0, got -1"),
+    ("{distill: {teachers: fast-r2d2-tiny}}", [], "distill has no teachers"),
+    ("{distill: {}}", ["--keep_punctuation"], "needs a model that does not see punctuation"),
+    ("{pretrain: {model: fast-r2d2-tiny}}", [], "pretrain has no model"),
+    ("{pretrain: {recipe: nowhere}}", [], "there is no recipe 'nowhere'"),
+    ("{pretrain: {eval_steps: 0}}", [], "eval_steps must be >= 1, got 0"),
+    ("{pretrain: {recipe: RECIPE}}", [], "must not have `afterwards` of its own"),
 ])  # fmt: skip
-def test_a_distillation_is_checked_before_the_training(distillation, more, message, tmp_path):
-    (tmp_path / "recipe.yaml").write_text(f"options: {{keep_punctuation: no}}\ndistillations: [{distillation}]\n")
-    given = ["--recipe", str(tmp_path / "recipe.yaml"), "--corpus", "mine.txt", "--output_dir", "out", *more]
+def test_what_comes_afterwards_is_checked_before_the_training(afterwards, more, message, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    text = f"options: {{keep_punctuation: no}}\nafterwards: [{afterwards}]\n"
+    recipe.write_text(text.replace("RECIPE", str(recipe)))
     with pytest.raises(ValueError, match=message):
-        parse_options(given)
+        check_afterwards(parse_options(["--recipe", str(recipe), "--corpus", "a.txt", "--output_dir", "out", *more]))
 
 
 def test_the_recipe_for_vectors_leaves_the_parser_alone():
@@ -162,11 +171,11 @@ def test_the_recipe_for_vectors_leaves_the_parser_alone():
     assert options.needs_count_vectors and not options.uses("needs_counts") and not options.data.keep_punctuation
 
 
-def test_the_recipe_that_settles_an_encoder_has_the_last_stages_of_english_and_the_parser_at_rest():
+def test_the_recipe_that_settles_an_encoder_has_the_last_stages_of_any_language_and_the_parser_at_rest():
     given = ["--corpus", "mine.txt", "--output_dir", "out"]
-    of_english, options = (parse_options(["--recipe", name, *given]) for name in ("english.yaml", "settle.yaml"))
-    at_rest = [stage.values | {"parser_learning_rate": 0.0} for stage in of_english.stages[-2:]]
-    assert [stage.values for stage in options.stages] == at_rest
+    of_any, options = (parse_options(["--recipe", name, *given]) for name in ("any_language.yaml", "settle.yaml"))
+    with_skew = [stage.values | {"skew": 0.05} for stage in options.stages]
+    assert with_skew == [stage.values | {"parser_learning_rate": 0.0} for stage in of_any.stages[-2:]]
     assert not options.data.keep_punctuation and options.training.use_cpu
 
 
@@ -203,7 +212,7 @@ def test_the_recipe_for_any_language_is_that_for_english_without_its_options():
     assert [stage.values.get("skew") for stage in of_any] == [None] + [0.05] * (len(of_any) - 1)
     always = [stage.name for stage in of_any if stage.always]
     assert always == ["fit", "copy", "refine", "distil", "pairs", "settle", "close"]
-    of_any = [replace(stage, always=True) for stage in of_any if stage.name != "pairs"]
+    of_any = [replace(stage, always=True) for stage in of_any if stage.name not in ("pairs", "settle")]
     plain = [{name: value for name, value in stage.values.items() if name != "skew"} for stage in of_any]
     assert tuple(replace(stage, values=values) for stage, values in zip(of_any, plain, strict=True)) == of_english
     theirs = {"corpus", "corpus_config", "clean_wikitext", "word_rule"}

@@ -293,42 +293,81 @@ def test_a_recipe_that_was_killed_goes_on_bit_for_bit(options, tmp_path):
     assert "stage 4: a stage has no made_up" in error_of([*arguments, "--output_dir", str(tmp_path / "other")])
 
 
-DISTILLATION = """
+AFTERWARDS = """
 options: {{corpus: [{corpus}], keep_punctuation: no}}
 stages: [{{steps: 3}}]
-distillations:
-  - {{methods: minimum_risk, config_overrides: parser_hidden_size=4, substitutes: 1, max_steps: 6, save_steps: 2,
-      learning_rate: 0.1, per_device_train_batch_size: 16}}
-  - {{max_steps: 1}}
+afterwards:
+  - distill: {{methods: minimum_risk, config_overrides: parser_hidden_size=4, substitutes: 1, max_steps: 6,
+               save_steps: 2, learning_rate: 0.1, per_device_train_batch_size: 16}}
+  - pretrain: {{recipe: {settle}, save_steps: 1}}
+  - distill: {{max_steps: 2, learning_rate: 0.1}}
+"""
+SETTLE = """
+options: {keep_punctuation: no}
+stages: [{steps: 4, choice_loss: 1, choice_scores: snapshot, parser_learning_rate: 0}]
 """
 
 
-@pytest.mark.slow
-def test_a_run_may_end_with_a_distillation_which_goes_on(options, corpus, tmp_path):
-    recipe, gold, whole, cut = (tmp_path / name for name in ("recipe.yaml", "gold.mrg", "whole", "cut"))
-    recipe.write_text(DISTILLATION.format(corpus=options[1]), encoding="utf-8")
+@pytest.fixture(scope="module")
+def with_afterwards(options, corpus, tmp_path_factory):
+    """Arguments of a recipe with three programs after its stages, but for the folder; and the folder of its run."""
+    folder = tmp_path_factory.mktemp("afterwards")
+    recipe, settle, gold = (folder / name for name in ("recipe.yaml", "settle.yaml", "gold.mrg"))
+    recipe.write_text(AFTERWARDS.format(corpus=options[1], settle=settle), encoding="utf-8")
+    settle.write_text(SETTLE, encoding="utf-8")
     gold.write_text("(S (DT the) (JJ old) (NN cat) (VBZ sleeps))\n" * 3)
     arguments = ["--recipe", str(recipe), *options[2:], "--treebank", str(gold), "--validation", str(corpus)]
-    assert pretrain([*arguments, "--output_dir", str(whole)]) == [0]
-    *_, before, after = re.findall(r"step 3: (validation.*)", last_output())
-    assert before != after and "distillation 2 of 2: a parser learns the trees" in last_output()
-    trained, found = load_file(whole / "checkpoints" / "checkpoint-000000003" / "model.safetensors"), weights(whole)
-    assert found["model.parser.dense.weight"].shape != trained["model.parser.dense.weight"].shape
-    assert all(torch.equal(found[name], trained[name]) for name in trained if "parser" not in name)
-    card = (whole / "model" / "README.md").read_text(encoding="utf-8")
-    of_card = re.search(r"validation tree loss, nats per token \| ([\d.]+)", card)[1]
-    assert f"tree {of_card}" in after and "`distillations`" in card and "--methods minimum_risk" in card
+    assert pretrain([*arguments, "--output_dir", str(folder / "run")]) == [0], last_output()
+    return arguments, folder / "run"
 
+
+@pytest.mark.slow
+def test_each_program_afterwards_goes_on_from_the_model_before(with_afterwards):
+    _, run = with_afterwards
+    before, after = (lines[-1] for lines in (re.findall(r"step 3: (validation.*)", part) for part in
+                                             last_output().split("afterwards, 1 of 3: distill")))  # fmt: skip
+    assert before != after and "afterwards, 2 of 3: pretrain --recipe" in last_output()
+    trained = load_file(run / "checkpoints" / "checkpoint-000000003" / "model.safetensors")
+    first, second, third = (weights(run / f"afterwards-{number}") for number in (1, 2, 3))
+    assert first["model.parser.dense.weight"].shape != trained["model.parser.dense.weight"].shape
+    for one, other, is_of_parser in ((trained, first, False), (first, second, True), (second, third, False)):
+        same = {name: one[name].shape == other[name].shape and torch.equal(one[name], other[name]) for name in one}
+        # What does not learn stays; of what learns, something changes.
+        assert all(same[name] for name in same if ("parser" in name) == is_of_parser)
+        assert not all(same[name] for name in same if ("parser" in name) != is_of_parser)
+    assert all(torch.equal(third[name], value) for name, value in weights(run).items())
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    of_card = re.search(r"validation tree loss, nats per token \| ([\d.]+)", card)[1]
+    assert f"tree {of_card}" in after and "distill, pretrain, distill" in card and "--methods minimum_risk" in card
+
+
+@pytest.mark.slow
+def test_what_comes_afterwards_goes_on_where_it_was_stopped(with_afterwards, tmp_path):
+    arguments, whole = with_afterwards
+    cut, stopped = tmp_path / "cut", tmp_path / "stopped"
     shutil.copytree(whole, cut)
     # As if it had been killed before the end of the first.
-    for left in ("model", "distillation-2", "distillation-1/model", "distillation-1/checkpoint-6"):
+    for left in ("model", "afterwards-2", "afterwards-3", "afterwards-1/model", "afterwards-1/checkpoint-6"):
         shutil.rmtree(cut / left)
     assert pretrain([*arguments, "--output_dir", str(cut)]) == [0]
     assert_same_weights(whole, cut)
-    recipe.write_text(recipe.read_text().replace("substitutes: 1", "substitutes: 2"))
-    assert "distillations was ['--methods minimum_risk" in error_of([*arguments, "--output_dir", str(cut)])
+    recipe = Path(arguments[1])
+    text = recipe.read_text()
+    recipe.write_text(text.replace("substitutes: 1", "substitutes: 2"))
+    assert "afterwards was ['distill --methods minimum_risk" in error_of([*arguments, "--output_dir", str(cut)])
+    recipe.write_text(text)
+    # The fifth step is the second of the run that comes afterwards.
+    assert pretrain([*arguments, "--output_dir", str(stopped)], at=("step", 5, "SIGTERM")) == [0]
+    assert "the same command resumes the run" in last_output() and not (stopped / "afterwards-2" / "model").exists()
+    assert pretrain([*arguments, "--output_dir", str(stopped)]) == [0]
+    assert_same_weights(whole, stopped)
+
+
+@pytest.mark.slow
+def test_processes_share_what_comes_afterwards(with_afterwards, tmp_path):
+    arguments, whole = with_afterwards
     assert pretrain([*arguments, "--output_dir", str(tmp_path / "two")], num_processes=2) == [0, 0]
-    assert weights(tmp_path / "two").keys() == found.keys()
+    assert weights(tmp_path / "two").keys() == weights(whole).keys()
 
 
 VECTORS = """
