@@ -59,7 +59,7 @@ SENTENCES, LINES_AFTERWARDS = "afterwards-{}.txt.gz", 100_000  # from all over t
 # The options of programs that a recipe cannot have in `afterwards`, since the run gives them.
 GIVEN = {
     "distill": ("teachers", "student", "corpus", "output_dir", "resume_from_checkpoint", "seed", "use_cpu"),
-    "pretrain": ("model", "corpus", "sentence_rule", "output_dir", "report_to", "seed", "use_cpu"),
+    "pretrain": ("model", "corpus", "sentence_rule", "length", "output_dir", "report_to", "seed", "use_cpu"),
 }
 
 
@@ -121,8 +121,8 @@ def command_afterwards(options: Options, number: int) -> list[str]:
     model = run / UNFINISHED if number == 1 else run / AFTERWARDS.format(number - 1) / MODEL
     values = {
         "model": model, "teachers": model, "student": model, "corpus": run / SENTENCES.format(number),
-        "sentence_rule": "line", "output_dir": run / AFTERWARDS.format(number), "resume_from_checkpoint": True,
-        "report_to": "none", "seed": training.seed, "use_cpu": training.use_cpu,
+        "sentence_rule": "line", "length": options.data.length, "output_dir": run / AFTERWARDS.format(number),
+        "resume_from_checkpoint": True, "report_to": "none", "seed": training.seed, "use_cpu": training.use_cpu,
     }  # fmt: skip
     return [*(word for name in GIVEN[program] for word in (f"--{name}", str(values[name]))), *of_recipe]
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pretrain import check_afterwards, parse_options
+from pretrain import check_afterwards, command_afterwards, parse_options
 
 from pretraining.decisions import apply_to_stages
 from pretraining.models import read_as_given_model
@@ -159,6 +159,21 @@ def test_what_comes_afterwards_is_checked_before_the_training(afterwards, more, 
     recipe.write_text(text.replace("RECIPE", str(recipe)))
     with pytest.raises(ValueError, match=message):
         check_afterwards(parse_options(["--recipe", str(recipe), "--corpus", "a.txt", "--output_dir", "out", *more]))
+
+
+def test_what_comes_afterwards_goes_on_from_the_model_before_with_the_options_of_the_run():
+    given = ["--recipe", "english", "--corpus", "a.txt", "--output_dir", "out", "--seed", "7", "--length", "0.5"]
+    options = parse_options(given)
+    commands = [command_afterwards(options, number) for number in (1, 2, 3, 4)]
+    models = ["out/.model.new", "out/afterwards-1/model", "out/afterwards-2/model", "out/afterwards-3/model"]
+    for number, (command, model) in enumerate(zip(commands, models, strict=True), start=1):
+        values = dict(zip(command[::2], command[1::2], strict=True))
+        own = ("--model",) if number == 4 else ("--teachers", "--student")
+        assert [values[name] for name in own] == [model] * len(own)
+        assert values["--output_dir"] == f"out/afterwards-{number}" and values["--seed"] == "7"
+        assert values["--corpus"] == f"out/afterwards-{number}.txt.gz" and values["--use_cpu"] == "True"
+    settled = parse_options(commands[-1])
+    assert settled.data.length == "0.5" and settled.stages == parse_options(["--recipe", "settle", *given[2:]]).stages
 
 
 def test_the_recipe_for_vectors_leaves_the_parser_alone():
