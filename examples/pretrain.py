@@ -109,7 +109,10 @@ def check_afterwards(options: Options) -> None:
         command = command_afterwards(options, number)
         if program == "distill":
             distill.check_arguments(command)
-        elif parse_options(command).afterwards:
+            continue
+        further = parse_options(command)
+        check_stages(further.stages)
+        if further.afterwards:
             raise ValueError("a recipe that comes afterwards must not have `afterwards` of its own; list them in one")
 
 
@@ -248,9 +251,9 @@ def go_on(run: Run) -> dict[str, float]:
     lines, _ = sample(run.data.texts, LINES_AFTERWARDS * len(afterwards))
     for number, (program, *of_recipe) in enumerate(afterwards, start=1):
         folder = run.folder / AFTERWARDS.format(number)
-        run.display.say(f"afterwards, {number} of {len(afterwards)}: {program} {shlex.join(of_recipe)}")
         if (folder / MODEL).exists():
             continue
+        run.display.say(f"afterwards, {number} of {len(afterwards)}: {program} {shlex.join(of_recipe)}")
         if run.accelerator.is_main_process:
             own = lines[number - 1 :: max(1, len(lines) // LINES_AFTERWARDS)]
             with gzip.open(run.folder / SENTENCES.format(number), "wt", encoding="utf-8") as file:

@@ -152,11 +152,13 @@ def test_an_option_of_a_recipe_may_be_no_and_its_name_is_not_shortened(tmp_path)
     ("{pretrain: {recipe: nowhere}}", [], "there is no recipe 'nowhere'"),
     ("{pretrain: {eval_steps: 0}}", [], "eval_steps must be >= 1, got 0"),
     ("{pretrain: {recipe: RECIPE}}", [], "must not have `afterwards` of its own"),
+    ("{pretrain: {recipe: FORCED}}", [], "forced encoding has no chart, so tree_weight must be 0"),
 ])  # fmt: skip
 def test_what_comes_afterwards_is_checked_before_the_training(afterwards, more, message, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     text = f"options: {{keep_punctuation: no}}\nafterwards: [{afterwards}]\n"
-    recipe.write_text(text.replace("RECIPE", str(recipe)))
+    recipe.write_text(text.replace("RECIPE", str(recipe)).replace("FORCED", str(tmp_path / "forced.yaml")))
+    (tmp_path / "forced.yaml").write_text("stages: [{steps: 1, encoding: forced}]")
     with pytest.raises(ValueError, match=message):
         check_afterwards(parse_options(["--recipe", str(recipe), "--corpus", "a.txt", "--output_dir", "out", *more]))
 
