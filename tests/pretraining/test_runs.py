@@ -318,15 +318,17 @@ def with_afterwards(options, corpus, tmp_path_factory):
     gold.write_text("(S (DT the) (JJ old) (NN cat) (VBZ sleeps))\n" * 3)
     arguments = ["--recipe", str(recipe), *options[2:], "--treebank", str(gold), "--validation", str(corpus)]
     assert pretrain([*arguments, "--output_dir", str(folder / "run")]) == [0], last_output()
+    (folder / "run" / "output.txt").write_text(last_output(), encoding="utf-8")
     return arguments, folder / "run"
 
 
 @pytest.mark.slow
 def test_each_program_afterwards_goes_on_from_the_model_before(with_afterwards):
     _, run = with_afterwards
+    output = (run / "output.txt").read_text(encoding="utf-8")
     before, after = (lines[-1] for lines in (re.findall(r"step 3: (validation.*)", part) for part in
-                                             last_output().split("afterwards, 1 of 3: distill")))  # fmt: skip
-    assert before != after and "afterwards, 2 of 3: pretrain --recipe" in last_output()
+                                             output.split("afterwards, 1 of 3: distill")))  # fmt: skip
+    assert before != after and "afterwards, 2 of 3: pretrain --recipe" in output
     trained = load_file(run / "checkpoints" / "checkpoint-000000003" / "model.safetensors")
     first, second, third = (weights(run / f"afterwards-{number}") for number in (1, 2, 3))
     assert first["model.parser.dense.weight"].shape != trained["model.parser.dense.weight"].shape
