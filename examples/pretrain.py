@@ -68,6 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not sys.stderr.isatty():
         disable_progress_bars()  # those of `datasets`; in a file, each refresh would be a line
     options = parse_options(arguments)
+    say_what_has_no_effect(sys.argv[1:] if arguments is None else arguments, options)
     check_afterwards(options)
     pretrain_in_folder(options).end_training()
 
@@ -98,9 +99,7 @@ def parse_options(arguments: list[str] | None = None) -> Options:
         joined = [before, of_user.config_overrides]  # of a field in both, the latter value counts
         of_both = ["--config_overrides", ",".join(joined)] if all(joined) else []
     given = parser.parse_args_into_dataclasses([*recipe.options, *arguments, *of_both])
-    options = Options(*given, stages=recipe.stages, afterwards=recipe.afterwards)
-    say_what_has_no_effect(arguments, options)
-    return options
+    return Options(*given, stages=recipe.stages, afterwards=recipe.afterwards)
 
 
 def check_afterwards(options: Options) -> None:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pretrain import check_afterwards, command_afterwards, parse_options
+from pretrain import check_afterwards, command_afterwards, parse_options, say_what_has_no_effect
 
 from pretraining.decisions import apply_to_stages
 from pretraining.models import read_as_given_model
@@ -259,19 +259,22 @@ def test_a_stage_can_be_left_out_by_character_and_without_a_direction(tmp_path):
 
 
 def test_options_without_effect_are_named(recwarn):
+    def warn(arguments):
+        say_what_has_no_effect(arguments, parse_options(arguments))
+
     given = ["--recipe", str(RECIPES / "english.yaml"), "--corpus", "mine.txt", "--output_dir", "out"]
-    parse_options([*given, "--learning_rate", "1e-4", "--warmup_steps=9", "--num_train_epochs", "2", "--seed", "1"])
+    warn([*given, "--learning_rate", "1e-4", "--warmup_steps=9", "--num_train_epochs", "2", "--seed", "1"])
     told = [str(warning.message).split(" ")[0] for warning in recwarn if "has no effect" in str(warning.message)]
     assert told == ["--learning_rate", "--warmup_steps=9", "--num_train_epochs"]
     recwarn.clear()
-    parse_options([*given[2:], "--model", "m", "--vocab-size", "9", "--size=tiny", "--length", "2"])
+    warn([*given[2:], "--model", "m", "--vocab-size", "9", "--size=tiny", "--length", "2"])
     told = {str(warning.message) for warning in recwarn}
     assert {line.split(" has no effect: ")[1] for line in told} == {
         "the given tokenizer decides", "the given model decides", "it is for the stages of a recipe",
     } and len(told) == 3  # fmt: skip
     recwarn.clear()
-    parse_options([*given[2:], "--learning_rate", "1e-4", "--num_train_epochs", "2"])
-    parse_options([*given, "--per_device_train_batch_size", "8", "--validation", "learning_rate"])
+    warn([*given[2:], "--learning_rate", "1e-4", "--num_train_epochs", "2"])
+    warn([*given, "--per_device_train_batch_size", "8", "--validation", "learning_rate"])
     assert not [warning for warning in recwarn if "has no effect" in str(warning.message)]
 
 
