@@ -5,6 +5,9 @@ wrong, but those about one word are mostly right together: what follows *to* is 
 ((buy shares) (of the bank)))``, and *the* is mostly part of a shorter one. So the odds that a sentence gives are
 multiplied by those of the word, in relation to those of all words, which the sentence's contain already.
 
+Words that are seldom apart are determiners, and what begins with one is an object: ``((to buy) (the shares))`` is ``(to
+(buy (the shares)))``, unless the sentence is sure of the first tree.
+
 Trees are over words, ``(batch, num_words - 1, 2)`` long, as of `consensus.minimum_risk_trees`. In a constituent of
 three parts, the first of them a word, this word is apart if the other two are a constituent, and joined if the first
 two are.
@@ -17,11 +20,12 @@ from torch import Tensor
 
 PRIOR_COUNT = 5.0  # added to each word's, with the odds of all words together
 SMOOTHING = 0.001  # added to posteriors
+MOST_OF_DETERMINERS, BEFORE_OBJECTS = 1 / 3, 300.0  # odds
 
 
 class FirstWords:
     """For each word the odds that it is apart, counted in trees, as a ratio to the odds of all words together. Words
-    are known by their first pieces.
+    are known by their first pieces. A third part of one word is not counted: in ``(the (new car))`` *the* is apart.
 
     Args:
         vocab_size: the number of pieces.
@@ -34,9 +38,11 @@ class FirstWords:
     def __init__(self, vocab_size: int, trees: Iterable[tuple[Tensor, Tensor]]):
         apart, joined = torch.zeros(2, vocab_size)
         for spans, pieces in trees:
-            first = pieces.gather(1, spans[..., 0].clamp(min=0))
-            apart += torch.bincount(first[are_apart(spans)], minlength=vocab_size)
-            joined += torch.bincount(first[are_joined(spans)], minlength=vocab_size)
+            first, last = spans.unbind(-1)
+            is_long = last > _splits(spans) + 1
+            for counts, found, words in ((apart, are_apart(spans), first - 1), (joined, are_joined(spans), first)):
+                of_words = pieces.gather(1, words.clamp(min=0))
+                counts += torch.bincount(of_words[found & is_long], minlength=vocab_size)
         share = (apart.sum() + 1) / (apart.sum() + joined.sum() + 2)
         self.odds = (apart / share + PRIOR_COUNT) / (joined / (1 - share) + PRIOR_COUNT)
 
@@ -54,7 +60,10 @@ class FirstWords:
             first, last = spans[row, split].unbind(-1)
             apart = posteriors[row, first + 1, last - first] + SMOOTHING
             joined = posteriors[row, first, split - first + 1] + SMOOTHING
-            is_wrong = self.odds[pieces[row, first]] * apart > joined
+            odds, of_third = self.odds[pieces[row, first]], self.odds[pieces[row, split + 1]]
+            is_pair = (split == first + 1) & (last > split + 1)
+            has_object = is_pair & (of_third < MOST_OF_DETERMINERS) & (odds >= MOST_OF_DETERMINERS)
+            is_wrong = odds * torch.where(has_object, BEFORE_OBJECTS, 1.0) * apart > joined
             if not is_wrong.any():
                 return spans
             row, split, first, last = (tensor[is_wrong] for tensor in (row, split, first, last))
@@ -63,9 +72,11 @@ class FirstWords:
 
 
 def are_apart(spans: Tensor) -> Tensor:
-    """``(batch, num_words - 1)`` bool: whether the constituent at each split point is a word and a constituent."""
+    """``(batch, num_words - 1)`` bool: whether the constituent at each split point is what follows a word that is
+    apart: both together are a constituent."""
     first, last = spans.unbind(-1)
-    return (first == _splits(spans)) & (last > first + 1)
+    whole = spans.gather(1, (first - 1).clamp(min=0)[..., None].expand_as(spans))  # what splits in front of it
+    return (first > 0) & (whole == torch.stack([first - 1, last], -1)).all(-1)
 
 
 def are_joined(spans: Tensor) -> Tensor:
