@@ -174,10 +174,9 @@ def _check_shape(name: str, shape: str, tensor: Tensor) -> None:
 def _check_mask_shape(attention_mask: Tensor | None, shape: torch.Size) -> None:
     if attention_mask is None:
         return
-    if not isinstance(attention_mask, Tensor) or attention_mask.is_complex():
-        raise ValueError(f"attention_mask must be a tensor of 0 and 1, got {kind_of(attention_mask)}")
-    if attention_mask.shape != shape:
-        raise ValueError(f"attention_mask must be {tuple(shape)}, got {tuple(attention_mask.shape)}")
+    is_mask = isinstance(attention_mask, Tensor) and attention_mask.shape == shape and not attention_mask.is_complex()
+    if not is_mask:
+        raise ValueError(f"attention_mask must be {tuple(shape)} of 0 and 1, got {kind_of(attention_mask)}")
 
 
 def _mask_codes(attention_mask: Tensor | None) -> Tensor | None:
@@ -241,12 +240,9 @@ def split_pairs(
 def _check_span_shape(atom_spans: Tensor | None, batch: int) -> None:
     if atom_spans is None:
         return
-    if not isinstance(atom_spans, Tensor):
-        raise ValueError(f"atom_spans must be a long tensor, got {kind_of(atom_spans)}")
-    if atom_spans.dim() != 3 or atom_spans.shape[0] != batch or atom_spans.shape[2] != 2:
-        raise ValueError(f"atom_spans must be ({batch}, max_spans, 2), got {tuple(atom_spans.shape)}")
-    if atom_spans.dtype != torch.long:
-        raise ValueError(f"atom_spans must be long (torch.int64), got {atom_spans.dtype}")
+    are_long = isinstance(atom_spans, Tensor) and atom_spans.dtype == torch.long
+    if not are_long or atom_spans.dim() != 3 or atom_spans.shape[::2] != (batch, 2):
+        raise ValueError(f"atom_spans must be ({batch}, max_spans, 2) long, got {kind_of(atom_spans)}")
 
 
 def _check_spans(atom_spans: Tensor | None, lengths: Tensor) -> Tensor | None:
@@ -264,12 +260,9 @@ def _check_spans(atom_spans: Tensor | None, lengths: Tensor) -> Tensor | None:
 def check_split_scores(split_scores: Tensor, sentences: Sentences, name: str = "split_scores") -> None:
     """Raise ValueError unless scores are ``(batch, seq_len - 1)`` floating point."""
     batch, seq_len = sentences.is_token.shape
-    if not isinstance(split_scores, Tensor):
-        raise ValueError(f"{name} must be a floating-point tensor, got {kind_of(split_scores)}")
-    if split_scores.shape != (batch, seq_len - 1):
-        raise ValueError(f"{name} must be {(batch, seq_len - 1)}, got {tuple(split_scores.shape)}")
-    if not split_scores.is_floating_point():
-        raise ValueError(f"{name} must be floating point, got {split_scores.dtype}")
+    are_scores = isinstance(split_scores, Tensor) and split_scores.is_floating_point()
+    if not are_scores or split_scores.shape != (batch, seq_len - 1):
+        raise ValueError(f"{name} must be {(batch, seq_len - 1)} floating point, got {kind_of(split_scores)}")
 
 
 def add_split_bonus(

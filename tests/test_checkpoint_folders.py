@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,14 @@ class Foreign:
         return os.mkdir, (str(self.folder / "foreign-code-ran"),)
 
 
-def edit(name: str, change):
+def change(name: str, **fields: object):
     """Harm that changes the JSON in a file."""
-    return lambda folder: (folder / name).write_text(json.dumps(change(json.loads((folder / name).read_text()))))
+    return lambda folder: (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | fields))
+
+
+configure = partial(change, "config.json")
+configure_tokenizer = partial(change, "tokenizer_config.json")
+change_tokenizer = partial(change, "tokenizer.json")
 
 
 def write(name: str, content: bytes):
@@ -70,40 +76,21 @@ def drop_a_weight(folder: Path) -> None:
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
-def pipe(name: str):
-    """Harm that gives something only to a reader that must not be there; without one, it would be waited for."""
-
-    def harm(folder: Path) -> None:
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
-        threading.Thread(target=(folder / name).write_bytes, args=[b"[]"], daemon=True).start()
-
-    return harm
+def pipe(folder: Path) -> None:
+    """It gives something only to a reader that must not be there; without one, it would be waited for."""
+    (folder / "tokenizer.json").unlink()
+    os.mkfifo(folder / "tokenizer.json")
+    threading.Thread(target=(folder / "tokenizer.json").write_bytes, args=[b"[]"], daemon=True).start()
 
 
-def device(name: str):
-    def harm(folder: Path) -> None:
-        (folder / name).unlink()
-        (folder / name).symlink_to("/dev/null")
-
-    return harm
-
-
-def configure(**fields: object):
-    return edit("config.json", lambda config: config | fields)
-
-
-def configure_tokenizer(**fields: object):
-    return edit("tokenizer_config.json", lambda config: config | fields)
-
-
-def change_tokenizer(**parts: object):
-    return edit("tokenizer.json", lambda tokenizer: tokenizer | parts)
+def device(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("/dev/null")
 
 
 QUANTISED = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 PANICS = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
-
+WORDLESS = {"type": "WordLevel", "vocab": {}, "unk_token": "[UNK]"}
 
 HARMS = {
     "cut weights": (cut_weights, "the weights in .* are damaged"),
@@ -120,8 +107,8 @@ HARMS = {
     "number as token": (configure_tokenizer(unk_token=5), "the tokenizer_config.json in .* is damaged .*unk_token"),
     "word as length": (configure_tokenizer(model_max_length="x"), "the tokenizer_config.json in .* is damaged"),
     "damage that panics": (change_tokenizer(normalizer=PANICS), "tokenizer.json is damaged"),
-    "pipe": (pipe("tokenizer.json"), "tokenizer.json is a pipe or a device; give a file"),
-    "device": (device("model.safetensors"), "model.safetensors is a pipe or a device; give a file"),
+    "pipe": (pipe, "tokenizer.json is a pipe or a device; give a file"),
+    "device": (device, "model.safetensors is a pipe or a device; give a file"),
     "a way out": (only_index({"a": "../other.safetensors"}), "'../other.safetensors', which leads out of its folder"),
     "no map": (only_index([1]), r"index.json is damaged \(no weight_map"),
     "list as configuration": (write("config.json", b"[1, 2]"), "config.json is damaged"),
@@ -130,10 +117,7 @@ HARMS = {
     "another model": (configure(model_type="bert"), "is of a 'bert' model"),
     "list as tokenizer": (write("tokenizer.json", b"[]"), "tokenizer.json is damaged"),
     "list as its settings": (write("tokenizer_config.json", b"[1]"), "tokenizer_config.json is damaged"),
-    "empty vocabulary": (
-        edit("tokenizer.json", lambda tokenizer: tokenizer | {"model": tokenizer["model"] | {"vocab": {}}}),
-        r"has 0 pieces, and '\[UNK\]' is none of them",
-    ),
+    "empty vocabulary": (change_tokenizer(model=WORDLESS), r"has 0 pieces, and '\[UNK\]' is none of them"),
 }
 
 

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 import distill
 from distill import DistillationOptions
 from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining, bundled_checkpoint
-from modeling_fast_r2d2.grammar_induction.consensus import tree_posteriors
+from modeling_fast_r2d2.grammar_induction.consensus import given_posteriors
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from pretraining.teachers import FileTeacher, ParserTeacher, consensus, make_teachers
@@ -81,7 +81,8 @@ def test_trees_of_a_file_are_teachers(tokenizer, tmp_path):
 def test_posteriors_are_averaged(tokenizer):
     trees = ["(0 (1 2))", "((0 1) 2)", "((0 1) 2)"]
     [sentence] = sentences_to_parse(tokenizer, ["a b c"])
-    posteriors = [tree_posteriors([BinaryTree.from_brackets(tree)[0].spans], 3) for tree in trees]
+    spans = [BinaryTree.from_brackets(tree)[0].spans for tree in trees]
+    posteriors = [given_posteriors([dict.fromkeys(of_tree, 1.0)], 3) for of_tree in spans]
     teachers = [lambda sentences, rows, found=found: found for found in posteriors]
     _, spans, [mean] = consensus(teachers, [1.0, 1.0, 1.0], [sentence], [0])
     assert spans.tolist() == [[[0, 1], [0, 2]]] and mean.shape == (3, 4)
@@ -184,7 +185,7 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
 def test_what_the_coordinators_of_the_tokenizer_join_is_put_together(coordinators, found, monkeypatch):
     tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
     monkeypatch.setitem(tokenizer.init_kwargs, "coordinators", coordinators)
-    given = tree_posteriors([[(0, 3), (1, 2), (1, 3)]], 4)  # (John ((And Mary) slept))
+    given = given_posteriors([{(0, 3): 1.0, (1, 2): 1.0, (1, 3): 1.0}], 4)  # (John ((And Mary) slept))
     collate = distill.CollatorWithTrees(tokenizer, [lambda sentences, rows: given], [1.0])
     assert [*map(tuple, collate.best(["John And Mary slept ."], [0]).spans[0].tolist())] == found
 

@@ -28,16 +28,15 @@ class FastR2D2Processor(ProcessorMixin):
 
     Args:
         tokenizer: the fast tokenizer of the model.
-        is_described: whether the folder has sentence-transformers' files. Without them sentence-transformers would take
-            a mean over leaves, constituents and padding for the vector of a sentence, so texts are refused.
         punctuation: ``config.punctuation`` of the model.
     """
 
     _auto_class = "AutoProcessor"
+    is_described = True  # to sentence-transformers, which else would take a mean over all nodes, padding among them
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, is_described: bool = True, punctuation: str = "keep"):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, punctuation: str = "keep"):
         super().__init__(tokenizer)
-        self.is_described, self.punctuation = is_described, punctuation
+        self.punctuation = punctuation
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> "FastR2D2Processor":
@@ -143,11 +142,6 @@ class FastR2D2Processor(ProcessorMixin):
         words = range(len(sentence.words)) if words is None else words
         evidence = evidence_of(sentence, words, word_scores, tree.spans)
         return confidences(evidence, len(tree.spans), Calibration.of(config), word_odds)
-
-    def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As in transformers, without ``is_described``, which `from_pretrained` sees in the folder."""
-        fields = super().to_dict(*args, **kwargs)
-        return {name: value for name, value in fields.items() if name != "is_described"}
 
 
 def _check_pair(pair: Any) -> None:

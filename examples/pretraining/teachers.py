@@ -10,12 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from modeling_fast_r2d2.configuration_fast_r2d2 import MINIMUM_RISK
 from modeling_fast_r2d2.grammar_induction import read_predicted_trees
-from modeling_fast_r2d2.grammar_induction.consensus import (
-    chart_posteriors,
-    minimum_risk_trees,
-    span_posteriors,
-    tree_posteriors,
-)
+from modeling_fast_r2d2.grammar_induction.consensus import given_posteriors, minimum_risk_trees, span_posteriors
 from modeling_fast_r2d2.parsing.chart_probabilities import probabilities_of_batch
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.parsing_pipeline import PARSER
@@ -38,10 +33,11 @@ class ParserTeacher:
             if own.words != sentence.words:
                 raise ValueError(f"teacher and student have different words in {' '.join(sentence.leaves)!r:.80}")
         if self.parser.method == "chart":
-            return chart_posteriors(probabilities_of_batch(self.parser, read), size)
+            return given_posteriors(probabilities_of_batch(self.parser, read), size)
         spans, scores, _ = self.parser.run(read)
         if self.parser.method != PARSER:
-            return tree_posteriors([own.word_tree(row).spans for own, row in zip(read, spans, strict=True)], size)
+            trees = [own.word_tree(row) for own, row in zip(read, spans, strict=True)]
+            return given_posteriors([dict.fromkeys(tree.spans, 1.0) for tree in trees], size)
         between = torch.zeros(len(read), size - 1)
         for row, own in enumerate(read):
             between[row, : lengths[row] - 1] = torch.from_numpy(scores[row][own.word_split_points])
@@ -63,7 +59,8 @@ class FileTeacher:
             if tree.num_leaves != len(sentence.words):
                 raise ValueError(f"{self.path}, line {row + 1}: a tree over {tree.num_leaves} leaves, the text has "
                                  f"{len(sentence.words)} words besides its punctuation")  # fmt: skip
-        return tree_posteriors([tree.spans for tree in trees], max(len(sentence.words) for sentence in sentences))
+        size = max(len(sentence.words) for sentence in sentences)
+        return given_posteriors([dict.fromkeys(tree.spans, 1.0) for tree in trees], size)
 
 
 class BestTrees(NamedTuple):

@@ -42,21 +42,8 @@ def span_posteriors(split_scores: Tensor, lengths: Tensor) -> Tensor:
     return by_first
 
 
-def tree_posteriors(trees: Sequence[Sequence[Span]], num_words: int) -> Tensor:
-    """Posteriors of trees that are certain: 1 for each of their spans, 0 for all others.
-
-    Args:
-        trees: for each sentence the spans of its tree, as first and last word, inclusive.
-        num_words: the number of words of the longest sentence.
-
-    Returns:
-        Posteriors, float32.
-    """
-    return chart_posteriors([{(i, j): 1.0 for i, j in spans if i < j} for spans in trees], num_words)
-
-
-def chart_posteriors(probabilities: Sequence[dict[Span, float]], num_words: int) -> Tensor:
-    """Posteriors of charts.
+def given_posteriors(probabilities: Sequence[dict[Span, float]], num_words: int) -> Tensor:
+    """Posteriors of charts, and of trees, whose spans have 1.
 
     Args:
         probabilities: for each sentence those of its spans of two or more words, as first and last word, inclusive.

@@ -198,8 +198,6 @@ def confidence(span: Span) -> float:
     node, data = _node(span), _data(span.doc)
     for start, here, there in node.parse.parts:
         if node.tree.spans and here.start <= node.first < here.stop:
-            if _key(CONFIDENCES, start) not in data:
-                raise ValueError("an older version parsed the document, without confidences; parse it again")
             leaf = there.start + node.first - here.start + node.tree.triples[0][2]
             return float(data[_key(CONFIDENCES, start)][leaf])
     return 1.0

@@ -84,6 +84,17 @@ def test_output_that_cannot_be_written_is_named(tmp_path, error_of):
     assert "error: [Errno " in line and "trees.txt" in line
 
 
+@pytest.mark.parametrize("command", [
+    "evaluate {} --output", "report {} --output", "neighbours cat --file {} --index", "parse --file {} --output",
+])  # fmt: skip
+def test_unwritable_output_is_refused_before_any_work(tmp_path, error_of, monkeypatch, command):
+    (tmp_path / "gold.mrg").write_text("(S (A a) (B b))")
+    (folder := tmp_path / "closed").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: os.fspath(path) != str(folder))  # root may write anywhere
+    line = error_of(*command.format(tmp_path / "gold.mrg").split(), folder / "new")
+    assert f"no permission to write into {folder}" in line
+
+
 class FullDisk(io.FileIO):
     """A file that takes 12 bytes: it writes as many as fit, and then none."""
 

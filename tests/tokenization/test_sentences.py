@@ -34,11 +34,8 @@ def test_sentences_of_any_script_end_where_unicode_says(sentences):
 
 
 def test_scripts_without_blanks_need_none_after_a_sentence():
-    assert split_text("吾輩は猫である。名前はまだ無い！「何？」") == [
-        "吾輩は猫である。",
-        "名前はまだ無い！",
-        "「何？」",
-    ]
+    found = split_text("吾輩は猫である。名前はまだ無い！「何？」")
+    assert found == ["吾輩は猫である。", "名前はまだ無い！", "「何？」"]
     assert split_text("値は３．５だ．次へ⁉はい") == ["値は３．５だ．", "次へ⁉", "はい"]
     assert split_text("មួយ។ពីរ") == ["មួយ។", "ពីរ"]
 

@@ -304,11 +304,5 @@ def test_a_capital_with_a_dot_is_the_small_letter():
 def test_characters_keep_their_vowel_signs_and_tones():
     text = "ผู้หญิง か\u309a葛\U000e0100"
     tokenizer = train_tokenizer([text], kind="character", min_frequency=1, show_progress=False)
-    assert [text[i:j] for i, j in words_of_texts(tokenizer, [text])[0]] == [
-        "ผู้",
-        "ห",
-        "ญิ",
-        "ง",
-        "か\u309a",
-        "葛\U000e0100",
-    ]
+    words = [text[i:j] for i, j in words_of_texts(tokenizer, [text])[0]]
+    assert words == "ผู้ ห ญิ ง か\u309a 葛\U000e0100".split()

@@ -32,9 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("sentences", nargs="*", help="sentences; - reads one per line from standard input")
     add("--file", type=Path, nargs="+",
         help="text files, plain or .gz, one sentence per line; with --output also .parquet")  # fmt: skip
-    add_model_arguments(parser)
-    add("--text", action="store_true",
-        help="find the sentences of running text, in any language")  # fmt: skip
+    add(
+        "--checkpoint", default=shared.DEFAULT_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s"
+    )
+    add("--method", choices=shared.METHODS, default="parser", help="parser: the parser's trees (default); chart: the "
+        "best trees of the chart; minimum_risk: those that both agree on most; heuristic: R2D2")  # fmt: skip
+    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
+    add("--batch_tokens", type=int, default=8192, help="tokens that are parsed together; default: %(default)s")
+    add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
+    shared.add_threads_argument(parser)
+    add("--text", action="store_true", help="find the sentences of running text, in any language")
     add("--words", action="store_true",
         help="each line is split into words at blanks, as in a treebank, and every word is a leaf")  # fmt: skip
     add("--pieces", action="store_true", help="give trees over word pieces instead of words")
@@ -51,20 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--text_column", default="text", help="column of .parquet files; default: %(default)s")
     group.add_argument("--vectors", action="store_true", help="also store the root vectors, as .safetensors")
-
-
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose a model and tell it how to parse."""
-    add = parser.add_argument
-    add(
-        "--checkpoint", default=shared.DEFAULT_CHECKPOINT, help="folder, Hub name or bundled name; default: %(default)s"
-    )
-    add("--method", choices=shared.METHODS, default="parser", help="parser: the parser's trees (default); chart: the "
-        "best trees of the chart; minimum_risk: those that both agree on most; heuristic: R2D2")  # fmt: skip
-    add("--no_keep_words", action="store_true", help="allow trees in which a word is no constituent")
-    add("--batch_tokens", type=int, default=8192, help="tokens that are parsed together; default: %(default)s")
-    add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
-    shared.add_threads_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
