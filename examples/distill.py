@@ -107,8 +107,9 @@ class DistillationOptions:
             raise ValueError(f"--methods must have one method per teacher, {len(self.teachers)}, got {self.methods}")
         if len(self.weights) != len(self.teachers):
             raise ValueError(f"--weights must have one number per teacher, {len(self.teachers)}, got {self.weights}")
-        if self.substitutes < 0:
-            raise ValueError(f"--substitutes must be >= 0, got {self.substitutes}")
+        for name, least in (("substitutes", 0), ("max_words", 2)):
+            if getattr(self, name) < least:
+                raise ValueError(f"--{name} must be >= {least}, got {getattr(self, name)}")
         if not all(0 < weight < float("inf") for weight in self.weights):
             raise ValueError(f"--weights must be numbers above 0, got {self.weights}")
         if self.config_overrides and not all(name.startswith("parser_") for name in self.config_overrides.split(",")):
@@ -187,7 +188,10 @@ GROUPS = (DistillationOptions, DistillationArguments)
 def check_arguments(arguments: list[str]) -> None:
     """Raise ValueError, or end with a message, for arguments that `main` would refuse at once."""
     given = HfArgumentParser(GROUPS).parse_args(arguments)
-    DistillationOptions(**{option.name: getattr(given, option.name) for option in fields(DistillationOptions)})
+    options = DistillationOptions(**{one.name: getattr(given, one.name) for one in fields(DistillationOptions)})
+    override(FastR2D2Config(), options.config_overrides)
+    if options.treebank:
+        read_gold_trees(options.treebank, half=options.treebank_half)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -40,6 +40,14 @@ from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.checkpoints import load_model
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
 from modeling_fast_r2d2.text_files import hold_folder
+from pretraining.afterwards import (
+    AFTERWARDS,
+    GIVEN,
+    SENTENCES,
+    UNFINISHED,
+    command_afterwards,
+    keep_state_of_accelerate,
+)
 from pretraining.checkpoints import MODEL, OF_THE_RUN, find_damage, put_in_place, resume, save_model
 from pretraining.corpus import sentences_of
 from pretraining.data import read_data, read_held_out
@@ -54,13 +62,7 @@ from pretraining.report import MEANINGS, model_card, plot
 from pretraining.run import Run
 
 GROUPS = (DataOptions, ModelOptions, TrainingOptions, OutputOptions)
-UNFINISHED, AFTERWARDS = f".{MODEL}.new", "afterwards-{}"  # folders of a run
-SENTENCES, LINES_AFTERWARDS = "afterwards-{}.txt.gz", 100_000  # from all over the corpus; others each time
-# The options of programs that a recipe cannot have in `afterwards`, since the run gives them.
-GIVEN = {
-    "distill": ("teachers", "student", "corpus", "output_dir", "resume_from_checkpoint", "seed", "use_cpu"),
-    "pretrain": ("model", "corpus", "sentence_rule", "length", "output_dir", "report_to", "seed", "use_cpu"),
-}
+LINES_AFTERWARDS = 100_000  # from all over the corpus; others each time
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -111,22 +113,9 @@ def check_afterwards(options: Options) -> None:
             continue
         further = parse_options(command)
         check_stages(further.stages)
+        read_held_out(further.data)
         if further.afterwards:
             raise ValueError("a recipe that comes afterwards must not have `afterwards` of its own; list them in one")
-
-
-def command_afterwards(options: Options, number: int) -> list[str]:
-    """Arguments of a program that comes after the stages, counted from 1: those of the recipe, and others, by which it
-    goes on from the run's model, or from that of the one before."""
-    run, training = Path(options.output.output_dir), options.training
-    program, *of_recipe = options.afterwards[number - 1]
-    model = run / UNFINISHED if number == 1 else run / AFTERWARDS.format(number - 1) / MODEL
-    values = {
-        "model": model, "teachers": model, "student": model, "corpus": run / SENTENCES.format(number),
-        "sentence_rule": "line", "length": options.data.length, "output_dir": run / AFTERWARDS.format(number),
-        "resume_from_checkpoint": True, "report_to": "none", "seed": training.seed, "use_cpu": training.use_cpu,
-    }  # fmt: skip
-    return [*(word for name in GIVEN[program] for word in (f"--{name}", str(values[name]))), *of_recipe]
 
 
 def say_what_has_no_effect(arguments: list[str], options: Options) -> None:
@@ -217,8 +206,8 @@ def finish(run: Run) -> Path:
     final, unfinished, is_main_process = run.folder / MODEL, run.folder / UNFINISHED, run.accelerator.is_main_process
     figures = write_weights(run, unfinished) if is_main_process else {}
     if run.options.afterwards:
-        figures = {"step": run.progress.step} | figures | go_on(run)
-        run.display.show_evaluation(figures)
+        figures |= go_on(run)
+        run.display.show_evaluation(figures | {"step": run.progress.step})
     if is_main_process:
         if run.options.afterwards:
             shutil.rmtree(unfinished)
@@ -254,13 +243,15 @@ def go_on(run: Run) -> dict[str, float]:
             continue
         run.display.say(f"afterwards, {number} of {len(afterwards)}: {program} {shlex.join(of_recipe)}")
         if run.accelerator.is_main_process:
-            own = lines[number - 1 :: max(1, len(lines) // LINES_AFTERWARDS)]
+            shares = max(1, len(lines) // LINES_AFTERWARDS)
+            own = lines[(number - 1) % shares :: shares]
             with gzip.open(run.folder / SENTENCES.format(number), "wt", encoding="utf-8") as file:
                 file.writelines(f"{sentence}\n" for sentence in sentences_of(own, options.data))
         run.accelerator.wait_for_everyone()
         command = command_afterwards(options, number)
         if program == "distill":
-            distill.main(command)
+            with keep_state_of_accelerate():
+                distill.main(command)
         else:
             pretrain_in_folder(parse_options(command))
         if not (folder / MODEL).exists():  # a signal came

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_tokenizer
 from modeling_fast_r2d2.grammar_induction import LabelledTree
 from modeling_fast_r2d2.text_files import LOCK_FILE, OWNER_FILE, read_record, write_aside, write_text
+from pretraining.checkpoints import MODEL
 from pretraining.corpus import (
     Corpus,
     File,
@@ -122,6 +123,8 @@ def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]],
         if is_new:
             make_model(tokenizer, options.model)  # wrong options must show before a folder is made
             make_run_folder(folder, settings, tokenizer)
+        elif accelerator.is_main_process:
+            write_settings(folder, settings)  # what comes afterwards may have changed
         counts = None
         if data.treebank or options.uses("needs_counts"):
             counts = count_units(corpus or read_beginning(texts, tokenizer, data), len(tokenizer))
@@ -133,12 +136,15 @@ def read_data(options: Options, held_out: tuple[list[LabelledTree], list[File]],
 
 def check_run_folder(folder: Path, settings: dict, decided: Collection[str] = ()) -> None:
     """Raise ValueError unless the folder is new or empty, or belongs to a run with these settings; say which of those
-    that have changed the text has decided."""
+    that have changed the text has decided. What comes afterwards may change until it begins."""
     if not (folder / SETTINGS_FILE).exists():
         if folder.exists() and not (folder.is_dir() and all(map(_is_unfinished, folder.iterdir()))):
             raise ValueError(f"{folder} exists and is no run's folder; give an empty or a new folder as --output_dir")
         return
     old = {"stages": [], "afterwards": []} | read_record(folder / SETTINGS_FILE)
+    begun = sum(map(Path.is_dir, folder.glob("afterwards-*")))
+    if old["afterwards"][:begun] == settings["afterwards"][:begun] and not (folder / MODEL).exists():
+        old["afterwards"] = settings["afterwards"]
     changed = [
         _change(name, old.get(name), settings[name]) + (", as the text decides" if name in decided else "")
         for name in settings
@@ -174,6 +180,10 @@ def make_run_folder(folder: Path, settings: dict, tokenizer: PreTrainedTokenizer
     """Make a new run's folder or fill an empty one. The settings are written last: with them, the run has begun."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder / TOKENIZER_FOLDER)
+    write_settings(folder, settings)
+
+
+def write_settings(folder: Path, settings: dict) -> None:
     write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1))
 
 

@@ -7,8 +7,9 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pretrain import check_afterwards, command_afterwards, parse_options, say_what_has_no_effect
+from pretrain import check_afterwards, parse_options, say_what_has_no_effect
 
+from pretraining.afterwards import command_afterwards
 from pretraining.decisions import apply_to_stages
 from pretraining.models import read_as_given_model
 from pretraining.recipe import Plan, Ramp, Settings, Stage, read_recipe
@@ -147,6 +148,13 @@ def test_an_option_of_a_recipe_may_be_no_and_its_name_is_not_shortened(tmp_path)
 @pytest.mark.parametrize("afterwards, more, message", [
     ("{distill: {substitutes: -1}}", [], "--substitutes must be >= 0, got -1"),
     ("{distill: {teachers: fast-r2d2-tiny}}", [], "distill has no teachers"),
+    ("{distill: {max_words: 1}}", [], "--max_words must be >= 2, got 1"),
+    ("{distill: {config_overrides: parser_no_such=1}}", [], "parser_no_such=1"),
+    ("{distill: {treebank: nowhere.mrg}}", [], "no treebank at 'nowhere.mrg'"),
+    ("{pretrain: {treebank: nowhere.mrg}}", [], "no treebank at 'nowhere.mrg'"),
+    ("{pretrain: {validation: nowhere.txt}}", [], "no text at 'nowhere.txt'"),
+    ("{pretrain: {mixed_precision: bf16}}", [], "pretrain has no mixed_precision"),
+    ("{pretrain: {push_to_hub: yes}}", [], "pretrain has no push_to_hub"),
     ("{distill: {}}", ["--keep_punctuation"], "needs a model that does not see punctuation"),
     ("{pretrain: {model: fast-r2d2-tiny}}", [], "pretrain has no model"),
     ("{pretrain: {recipe: nowhere}}", [], "there is no recipe 'nowhere'"),
@@ -167,15 +175,26 @@ def test_what_comes_afterwards_goes_on_from_the_model_before_with_the_options_of
     given = ["--recipe", "english", "--corpus", "a.txt", "--output_dir", "out", "--seed", "7", "--length", "0.5"]
     options = parse_options(given)
     commands = [command_afterwards(options, number) for number in (1, 2, 3, 4)]
-    models = ["out/.model.new", "out/afterwards-1/model", "out/afterwards-2/model", "out/afterwards-3/model"]
+    out = Path("out").resolve()
+    models = [f"{out / name}" for name in (".model.new", *(f"afterwards-{number}/model" for number in (1, 2, 3)))]
     for number, (command, model) in enumerate(zip(commands, models, strict=True), start=1):
         values = dict(zip(command[::2], command[1::2], strict=True))
         own = ("--model",) if number == 4 else ("--teachers", "--student")
         assert [values[name] for name in own] == [model] * len(own)
-        assert values["--output_dir"] == f"out/afterwards-{number}" and values["--seed"] == "7"
-        assert values["--corpus"] == f"out/afterwards-{number}.txt.gz" and values["--use_cpu"] == "True"
+        assert values["--output_dir"] == f"{out}/afterwards-{number}" and values["--seed"] == "7"
+        assert values["--corpus"] == f"{out}/afterwards-{number}.txt.gz" and values["--use_cpu"] == "True"
     settled = parse_options(commands[-1])
     assert settled.data.length == "0.5" and settled.stages == parse_options(["--recipe", "settle", *given[2:]]).stages
+
+
+def test_what_the_text_decided_counts_afterwards(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("afterwards: [{pretrain: {recipe: any_language}}]", encoding="utf-8")
+    given = ["--recipe", str(tmp_path / "recipe.yaml"), "--corpus", "a.txt", "--output_dir", "out", "--names", "no"]
+    options = parse_options([*given, "--counts_skew", "-1.00", "--tokenizer_kind", "character"])
+    further = parse_options(command_afterwards(options, 1))
+    assert (further.data.names, further.data.counts_skew) == ("no", "-1.00")
+    stages = apply_to_stages(further).stages
+    assert 0 < len(stages) < len(further.stages) and not any("names_bonus" in stage.values for stage in stages)
 
 
 def test_the_recipe_for_vectors_leaves_the_parser_alone():

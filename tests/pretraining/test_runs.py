@@ -20,6 +20,7 @@ from driver import SMALL_MODEL, last_output, pretrain
 from modeling_fast_r2d2 import FastR2D2ForPreTraining
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.report import Display
+from tokenization_fast_r2d2 import read_sentences
 
 NO_CHANCE = "".join(f",{name}={value}" for name, value in WITHOUT_CHANCE.items())
 
@@ -357,12 +358,38 @@ def test_what_comes_afterwards_goes_on_where_it_was_stopped(with_afterwards, tmp
     text = recipe.read_text()
     recipe.write_text(text.replace("substitutes: 1", "substitutes: 2"))
     assert "afterwards was ['distill --methods minimum_risk" in error_of([*arguments, "--output_dir", str(cut)])
+    recipe.write_text(text.replace("max_steps: 2", "max_steps: 1"))
+    assert "afterwards was ['distill --methods minimum_risk" in error_of([*arguments, "--output_dir", str(cut)])
+    for left in ("model", "afterwards-3"):  # now the last has not begun
+        shutil.rmtree(cut / left)
+    assert pretrain([*arguments, "--output_dir", str(cut)]) == [0], last_output()
+    assert "max_steps 1" in (cut / "run.json").read_text(encoding="utf-8")
     recipe.write_text(text)
     # The fifth step is the second of the run that comes afterwards.
     assert pretrain([*arguments, "--output_dir", str(stopped)], at=("step", 5, "SIGTERM")) == [0]
     assert "the same command resumes the run" in last_output() and not (stopped / "afterwards-2" / "model").exists()
     assert pretrain([*arguments, "--output_dir", str(stopped)]) == [0]
     assert_same_weights(whole, stopped)
+
+
+@pytest.mark.slow
+def test_what_comes_afterwards_has_the_precision_of_the_run(with_afterwards, tmp_path):
+    arguments, _ = with_afterwards
+    command = [*arguments, "--mixed_precision", "bf16", "--output_dir", str(tmp_path / "run")]
+    assert pretrain(command, at=("step", 5, "SIGTERM")) == [0], last_output()
+    assert '"precision": "bf16"' in (tmp_path / "run" / "afterwards-2" / "run.json").read_text(encoding="utf-8")
+    assert pretrain(command) == [0], last_output()
+
+
+@pytest.mark.slow
+def test_a_text_of_one_line_is_enough_for_what_comes_afterwards(with_afterwards, sentences, tmp_path):
+    arguments, _ = with_afterwards
+    text = " ".join(f"{sentence.capitalize()}." for sentence in sentences)
+    (tmp_path / "line.txt").write_text(text, encoding="utf-8")
+    own = ["--corpus", str(tmp_path / "line.txt"), "--sentence_rule", "text", "--output_dir", str(tmp_path / "run")]
+    assert pretrain([*arguments, *own]) == [0], last_output()
+    read = [list(read_sentences(tmp_path / "run" / f"afterwards-{number}.txt.gz")) for number in (1, 2, 3)]
+    assert read == [read[0]] * 3 and len(read[0]) > 9
 
 
 @pytest.mark.slow
