@@ -116,27 +116,41 @@ def test_saving_again_replaces(checkpoints):
 
 
 def test_a_folder_belongs_to_one_run(tmp_path, tokenizer):
-    folder = tmp_path / "run"
-    check_run_folder(folder, {"seed": 0})
+    folder, settings = tmp_path / "run", {"seed": 0, "corpus": ["a.txt"], "afterwards": []}
+    check_run_folder(folder, settings)
     assert read_tokenizer(folder) is None
-    make_run_folder(folder, {"seed": 0, "corpus": ["a.txt"]}, tokenizer)
-    check_run_folder(folder, {"seed": 0, "corpus": ["a.txt"]})
+    make_run_folder(folder, settings, tokenizer)
+    check_run_folder(folder, settings)
     assert read_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
     with pytest.raises(ValueError, match="run with other settings: seed was 0, now 1"):
-        check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]})
+        check_run_folder(folder, settings | {"seed": 1})
     with pytest.raises(ValueError, match="seed was 0, now 1, as the text decides.* the same text and settings"):
-        check_run_folder(folder, {"seed": 1, "corpus": ["a.txt"]}, ["seed"])
+        check_run_folder(folder, settings | {"seed": 1}, ["seed"])
 
 
 def test_a_run_with_stages_does_not_go_on_without(tmp_path, tokenizer):
     for name, stages in (("with", [{"steps": 4}]), ("without", []), ("older", None)):
         make_run_folder(tmp_path / name, {"seed": 0} | ({} if stages is None else {"stages": stages}), tokenizer)
-    check_run_folder(tmp_path / "without", {"stages": []})
-    check_run_folder(tmp_path / "older", {"stages": []})
+    none, one = ({"stages": stages, "afterwards": []} for stages in ([], [{"steps": 4}]))
+    check_run_folder(tmp_path / "without", none)
+    check_run_folder(tmp_path / "older", none)
     with pytest.raises(ValueError, match="stage 1 was {'steps': 4}, now None"):
-        check_run_folder(tmp_path / "with", {"stages": []})
+        check_run_folder(tmp_path / "with", none)
     with pytest.raises(ValueError, match="stage 1 was None, now {'steps': 4}"):
-        check_run_folder(tmp_path / "older", {"stages": [{"steps": 4}]})
+        check_run_folder(tmp_path / "older", one)
+
+
+def test_what_comes_afterwards_may_change_until_it_begins(tmp_path, tokenizer):
+    make_run_folder(tmp_path, {"afterwards": ["first", "second"]}, tokenizer)
+    (tmp_path / "afterwards-1.txt.gz").touch()
+    check_run_folder(tmp_path, {"afterwards": ["other"]})
+    (tmp_path / "afterwards-1").mkdir()
+    check_run_folder(tmp_path, {"afterwards": ["first", "other", "third"]})
+    with pytest.raises(ValueError, match="afterwards was "):
+        check_run_folder(tmp_path, {"afterwards": ["other", "second"]})
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ValueError, match="afterwards was "):
+        check_run_folder(tmp_path, {"afterwards": ["first", "second", "third"]})
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"seed": ', "\xff"])
