@@ -242,7 +242,7 @@ def go_on(run: Run) -> dict[str, float]:
         if (folder / MODEL).exists():
             continue
         run.display.say(f"afterwards, {number} of {len(afterwards)}: {program} {shlex.join(of_recipe)}")
-        if run.accelerator.is_main_process:
+        if run.accelerator.is_main_process and not folder.exists():  # what has begun goes on with its text
             shares = max(1, len(lines) // LINES_AFTERWARDS)
             own = lines[(number - 1) % shares :: shares]
             with gzip.open(run.folder / SENTENCES.format(number), "wt", encoding="utf-8") as file:

@@ -368,8 +368,10 @@ def test_what_comes_afterwards_goes_on_where_it_was_stopped(with_afterwards, tmp
     # The fifth step is the second of the run that comes afterwards.
     assert pretrain([*arguments, "--output_dir", str(stopped)], at=("step", 5, "SIGTERM")) == [0]
     assert "the same command resumes the run" in last_output() and not (stopped / "afterwards-2" / "model").exists()
-    assert pretrain([*arguments, "--output_dir", str(stopped)]) == [0]
+    written = (text := stopped / "afterwards-2.txt.gz").stat().st_mtime_ns
+    assert pretrain([*arguments, "--output_dir", os.path.relpath(stopped)]) == [0], last_output()
     assert_same_weights(whole, stopped)
+    assert text.stat().st_mtime_ns == written
 
 
 @pytest.mark.slow
