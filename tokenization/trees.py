@@ -154,24 +154,23 @@ class BinaryTree(TreeShape):
             ValueError: if the string is not one binary bracketing.
         """
         words: list[str] = []
-        starts: list[tuple[int, int]] = []  # per open bracket: its first leaf, and the length of `ends` before it
-        ends: list[int] = []  # the last leaf of each finished part that has no parent yet
-        spans: dict[int, Span] = {}
+        depths: list[int] = []  # of the split points
+        children = [0]  # their number so far in each open bracket; the first is that of the whole string
         for token in text.replace("(", " ( ").replace(")", " ) ").split():
-            if token == "(":
-                starts.append((len(words), len(ends)))
-            elif token == ")":
-                if not starts or len(ends) - starts[-1][1] != 2:
+            if token == ")":
+                if children.pop() != 2 or not children:
                     raise ValueError(f"not a binary bracketing, at leaf {len(words)} of {text[:60]!r}")
-                start, children = starts.pop()
-                spans[ends[children]] = (start, len(words) - 1)
-                ends[children:] = [len(words) - 1]
+                continue
+            children[-1] += 1
+            if children[-1] == 2:
+                depths.append(len(children))
+            if token == "(":
+                children.append(0)
             else:
-                ends.append(len(words))
                 words.append(token)
-        if starts or len(ends) != 1:
+        if children != [1]:
             raise ValueError(f"not one binary bracketing: {text[:60]!r}")
-        return cls(tuple(spans[k] for k in sorted(spans))), words
+        return cls.from_order(depths), words
 
     def to_words(self, word_ids: Sequence[int]) -> "BinaryTree":
         """The tree over words, from this tree over their pieces.
