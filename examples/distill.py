@@ -11,8 +11,9 @@ teachers (``--methods parser chart``). What words such as *and* join is put toge
 (`pretraining/conjuncts.py`). The student's parser is trained further, or with ``--config_overrides`` a smaller and
 faster one takes its place. With ``--substitutes`` it also learns from sentences in which longer constituents have the
 place of shorter ones or of words (`pretraining/substitution.py`), and with ``--first_words`` the trees follow what is
-usual behind the first word of a constituent (`pretraining/first_words.py`). The student's encoder does not change;
-``pretrain.py --recipe settle.yaml --model <output_dir>/model`` lets it follow the new trees.
+usual behind the first word of a constituent (`pretraining/first_words.py`), and relative clauses join nouns
+(`pretraining/relative_clauses.py`). The student's encoder does not change; ``pretrain.py --recipe settle.yaml --model
+<output_dir>/model`` lets it follow the new trees.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
 from its newest checkpoint. Other folders that hold something are refused.
@@ -54,6 +55,7 @@ from pretraining.evaluation import read_gold_trees
 from pretraining.first_words import FirstWords
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
+from pretraining.relative_clauses import RelativeClauses
 from pretraining.substitution import Substitution, WordTree, model_batch
 from pretraining.teachers import BestTrees, consensus, make_teachers
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
@@ -93,7 +95,8 @@ class DistillationOptions:
     )  # fmt: skip
     first_words: bool = option(
         "let the first word of a constituent decide with the teachers whether all that follows it belongs together, as "
-        "in (to (buy (the car))), and let what begins with a determiner be an object; chosen for English", False
+        "in (to (buy (the car))), let what begins with a determiner be an object, and join relative clauses with the "
+        "nouns in front of them; chosen for English", False
     )  # fmt: skip
     treebank: str | None = option("file of bracketed trees, to print F1 at every save")
     treebank_half: str | None = option(
@@ -146,6 +149,7 @@ class CollatorWithTrees:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float]):
         self.tokenizer, self.teachers, self.weights = tokenizer, teachers, weights
         self.first_words: FirstWords | None = None
+        self.relative_clauses: RelativeClauses | None = None
         self.substitution: Substitution | None = None
 
     def best(self, texts: Sequence[str], rows: Sequence[int]) -> BestTrees:
@@ -158,6 +162,7 @@ class CollatorWithTrees:
         spans = best.spans
         if self.first_words is not None:
             spans = self.first_words(spans, best.posteriors, best.first_pieces)
+            spans = self.relative_clauses(spans, best.first_pieces)
         rows = zip(best.sentences, spans.tolist(), strict=True)
         return [WordTree.of(sentence, [*map(tuple, row[: len(sentence.words) - 1])]) for sentence, row in rows]
 
@@ -227,7 +232,11 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
         found: Iterable[BestTrees] = (collator.best(part["text"], part["row"]) for part in parts)
         if options.first_words:
             found = list(found)  # these trees are counted, and then changed
-            collator.first_words = FirstWords(len(tokenizer), ((best.spans, best.first_pieces) for best in found))
+            trees = [(best.spans, best.first_pieces) for best in found]
+            collator.first_words = FirstWords(len(tokenizer), trees)
+            collator.relative_clauses = RelativeClauses(collator.first_words.odds, trees)
+            pronouns = tokenizer.convert_ids_to_tokens(sorted(collator.relative_clauses.pronouns))
+            print(f"relative pronouns: {', '.join(pronouns) or 'none was found'}")
         if options.substitutes:
             word_trees = [tree for best in found for tree in collator.trees(best)]
             collator.substitution = Substitution(model.model.eval(), word_trees, options.substitutes)
