@@ -40,7 +40,7 @@ from transformers import (
     set_seed,
 )
 
-from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining
+from modeling_fast_r2d2 import FastR2D2Config, FastR2D2ForConstituencyParsing, FastR2D2ForPreTraining, FastR2D2Model
 from modeling_fast_r2d2.checkpoints import find_checkpoint, load_model
 from modeling_fast_r2d2.checkpoints.folders import HEADS
 from modeling_fast_r2d2.grammar_induction import score_trees
@@ -50,7 +50,7 @@ from modeling_fast_r2d2.parsing_pipeline import METHODS, PARSER
 from modeling_fast_r2d2.text_files import hold_folder
 from pretraining.batches import Limits, plan_epoch
 from pretraining.checkpoints import MODEL, STOPPED, check_folder, last_whole_checkpoint, put_in_place, save_model
-from pretraining.conjuncts import join_conjuncts
+from pretraining.conjuncts import join_alike, join_conjuncts
 from pretraining.evaluation import read_gold_trees
 from pretraining.first_words import FirstWords
 from pretraining.models import given_config, override, weights_of
@@ -144,10 +144,14 @@ class DistillationArguments(TrainingArguments):
 
 class CollatorWithTrees:
     """Makes batches of numbered sentences with the teachers' best trees over pieces as labels. What *and* joins is
-    together in them. ``first_words`` may change these trees, and ``substitution`` make further sentences of them."""
+    together in them, and alike by the vectors of ``encoder``, a `FastR2D2Model` in evaluation, on the CPU.
+    ``first_words`` may change these trees, and ``substitution`` make further sentences of them."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float]):
-        self.tokenizer, self.teachers, self.weights = tokenizer, teachers, weights
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float], encoder: FastR2D2Model
+    ):
+        self.tokenizer, self.teachers, self.weights, self.encoder = tokenizer, teachers, weights, encoder
+        self.coordinators = tokenizer.init_kwargs.get("coordinators") or ()
         self.first_words: FirstWords | None = None
         self.relative_clauses: RelativeClauses | None = None
         self.substitution: Substitution | None = None
@@ -155,8 +159,7 @@ class CollatorWithTrees:
     def best(self, texts: Sequence[str], rows: Sequence[int]) -> BestTrees:
         read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
         best = consensus(self.teachers, self.weights, read, rows)
-        are_coordinators = best.are_among(self.tokenizer.init_kwargs.get("coordinators") or ())
-        return best._replace(spans=join_conjuncts(best.spans, are_coordinators))
+        return best._replace(spans=join_conjuncts(best.spans, best.are_among(self.coordinators)))
 
     def trees(self, best: BestTrees) -> list[WordTree]:
         spans = best.spans
@@ -164,7 +167,8 @@ class CollatorWithTrees:
             spans = self.first_words(spans, best.posteriors, best.first_pieces)
             spans = self.relative_clauses(spans, best.first_pieces)
         rows = zip(best.sentences, spans.tolist(), strict=True)
-        return [WordTree.of(sentence, [*map(tuple, row[: len(sentence.words) - 1])]) for sentence, row in rows]
+        trees = [WordTree.of(sentence, [*map(tuple, row[: len(sentence.words) - 1])]) for sentence, row in rows]
+        return join_alike(self.encoder, trees, best.are_among(self.coordinators).tolist())
 
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
@@ -223,7 +227,8 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
         options.teachers, options.methods or [], options.weights or [], options.bounds_bonus, len(lines)
     )
     callbacks = [TreebankScore(options.treebank, options.treebank_half, tokenizer)] if options.treebank else []
-    dataset, collator = make_dataset(lines, options, settings), CollatorWithTrees(tokenizer, teachers, weights)
+    dataset = make_dataset(lines, options, settings)
+    collator = CollatorWithTrees(tokenizer, teachers, weights, model.model.eval())
     if options.first_words or options.substitutes:
         sample = dataset.select(range(min(len(dataset), SENTENCES_TO_TAKE_FROM)))
         parts = tqdm(
@@ -239,7 +244,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
             print(f"relative pronouns: {', '.join(pronouns) or 'none was found'}")
         if options.substitutes:
             word_trees = [tree for best in found for tree in collator.trees(best)]
-            collator.substitution = Substitution(model.model.eval(), word_trees, options.substitutes)
+            collator.substitution = Substitution(collator.encoder, word_trees, options.substitutes)
     trainer = Trainer(student, settings, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:

@@ -164,7 +164,7 @@ def test_a_student_is_saved_with_its_parser_and_the_given_encoder(overrides, tmp
 
 def test_labels_are_spans_of_pieces(model, tokenizer):
     teacher = ParserTeacher(TreeParser(model, tokenizer, punctuation="aside"))
-    collate = distill.CollatorWithTrees(tokenizer, [teacher], [1.0])
+    collate = distill.CollatorWithTrees(tokenizer, [teacher], [1.0], model.model)
     features = [{"text": text, "row": row} for row, text in enumerate(TEXTS)]
     batch = collate(features)
     sentence = read(tokenizer)[0]
@@ -186,7 +186,7 @@ def test_what_the_coordinators_of_the_tokenizer_join_is_put_together(coordinator
     tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
     monkeypatch.setitem(tokenizer.init_kwargs, "coordinators", coordinators)
     given = given_posteriors([{(0, 3): 1.0, (1, 2): 1.0, (1, 3): 1.0}], 4)  # (John ((And Mary) slept))
-    collate = distill.CollatorWithTrees(tokenizer, [lambda sentences, rows: given], [1.0])
+    collate = distill.CollatorWithTrees(tokenizer, [lambda sentences, rows: given], [1.0], None)
     assert [*map(tuple, collate.best(["John And Mary slept ."], [0]).spans[0].tolist())] == found
 
 

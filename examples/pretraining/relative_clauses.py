@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from pretraining.first_words import MOST_OF_DETERMINERS
+from pretraining.right_edges import attach, splits_to_the_right
 from tokenization_fast_r2d2.trees import Span
 
 LEAST_COUNT = 50  # of what makes a word a verb or a pronoun
@@ -63,13 +64,12 @@ class RelativeClauses:
 
     def _join_with_noun(self, spans: list[Span], words: list[int], split: int) -> None:
         """The constituent that splits before the pronoun gets the narrowest left part that is a phrase."""
-        first, last = spans[split]
-        for outer in splits_to_the_right(spans, (first, split)):
-            if outer == split - 1 or (outer == first and words[first] in self.determiners):
+        start, _ = spans[split]
+        for outer in splits_to_the_right(spans, (start, split)):
+            if outer == split - 1 or (outer == start and words[start] in self.determiners):
                 break
-            spans[outer] = (first, last)
-            first = outer + 1
-        spans[split] = (first, last)
+            start = outer + 1
+        attach(spans, split, start)
 
     def _end_before_verb(self, spans: list[Span], words: list[int], split: int) -> None:
         """A sentence that is nothing but a noun and its clause gets the first verb behind that of the clause."""
@@ -111,16 +111,6 @@ def find_pronouns(rows: list[Row], total: Counter[int], nouns: set[int], verbs: 
         before.update(piece for piece, verb in zip(pieces, pieces[1:], strict=False) if verb in verbs)
     return {piece for piece, count in total.items()
             if behind[piece] >= LEAST_BEHIND_NOUNS * count and before[piece] >= LEAST_BEFORE_VERBS * count}  # fmt: skip
-
-
-def splits_to_the_right(spans: list[Span], span: Span) -> list[int]:
-    """Where a constituent splits, then its right part, and so on."""
-    split_of, (first, last) = {found: split for split, found in enumerate(spans)}, span
-    splits: list[int] = []
-    while first < last:
-        splits.append(split_of[first, last])
-        first = splits[-1] + 1
-    return splits
 
 
 def rows_of(spans: Tensor, pieces: Tensor) -> Iterator[Row]:
