@@ -32,11 +32,16 @@ def join(tree):
     return join(left), join(right)
 
 
+def join_all(tree):
+    """A coordinator may begin what another one was joined into."""
+    return tree if join(tree) == tree else join_all(join(tree))
+
+
 @given(st.lists(TREES, min_size=1, max_size=3))
 def test_trees_are_those_of_the_definition(trees):
     spans, pieces = batch_of(trees)
     before = spans.clone()
-    expected, _ = batch_of(map(join, trees))
+    expected, _ = batch_of(map(join_all, trees))
     assert join_conjuncts(spans, pieces == AND[0]).equal(expected) and spans.equal(before)
 
 
