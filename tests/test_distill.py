@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
 
 import distill
 from distill import DistillationOptions
@@ -130,9 +129,9 @@ def test_only_the_parser_may_be_another():
     assert same.config.parser_dropout_prob == 0.5 and smaller.parser.score.in_features == 8
 
 
-def test_a_student_without_an_encoder_is_refused_before_the_work(tmp_path):
+def test_a_student_without_an_encoder_is_refused_before_the_work(tokenizer, tmp_path):
     FastR2D2ForConstituencyParsing.from_pretrained(bundled_checkpoint()).save_pretrained(tmp_path / "parser")
-    AutoTokenizer.from_pretrained(bundled_checkpoint()).save_pretrained(tmp_path / "parser")
+    tokenizer.save_pretrained(tmp_path / "parser")
     (tmp_path / "lines.txt").write_text("the old man\n")
     options = ["--student", str(tmp_path / "parser"), "--teachers", "fast-r2d2-tiny", "--use_cpu"]
     with pytest.raises(ValueError, match="lacks .* weights of a FastR2D2ForPreTraining"):
@@ -151,11 +150,11 @@ def test_a_student_that_would_become_another_model_is_refused(model, fields, mes
 
 
 @pytest.mark.parametrize("overrides", [None, "parser_hidden_size=8"])
-def test_a_student_is_saved_with_its_parser_and_the_given_encoder(overrides, tmp_path):
+def test_a_student_is_saved_with_its_parser_and_the_given_encoder(model, tokenizer, overrides, tmp_path):
     source = bundled_checkpoint()
-    student, model = distill.load_student(source, overrides), FastR2D2ForPreTraining.from_pretrained(source)
+    student = distill.load_student(source, overrides)
     torch.nn.init.constant_(student.parser.score.bias, 3.0)
-    distill.save_student(student, AutoTokenizer.from_pretrained(source), model, tmp_path)
+    distill.save_student(student, tokenizer, model, tmp_path)
     saved, given = load_file(tmp_path / "model.safetensors"), load_file(f"{source}/model.safetensors")
     assert saved["model.parser.score.bias"].item() == 3.0 and saved.keys() == given.keys()
     assert all(torch.equal(saved[name], given[name]) for name in given if "parser" not in name)
@@ -182,8 +181,7 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
 @pytest.mark.parametrize(("coordinators", "found"), [
     (None, [(0, 3), (1, 2), (1, 3)]), (["and"], [(0, 2), (1, 2), (0, 3)])
 ])  # fmt: skip
-def test_what_the_coordinators_of_the_tokenizer_join_is_put_together(coordinators, found, monkeypatch):
-    tokenizer = AutoTokenizer.from_pretrained(bundled_checkpoint())
+def test_what_the_coordinators_of_the_tokenizer_join_is_put_together(tokenizer, coordinators, found, monkeypatch):
     monkeypatch.setitem(tokenizer.init_kwargs, "coordinators", coordinators)
     given = given_posteriors([{(0, 3): 1.0, (1, 2): 1.0, (1, 3): 1.0}], 4)  # (John ((And Mary) slept))
     collate = distill.CollatorWithTrees(tokenizer, [lambda sentences, rows: given], [1.0], None)
@@ -211,7 +209,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monkeypatch):
+def test_a_student_learns_chains_from_a_file_and_goes_on(model, tmp_path, capsys, monkeypatch):
     texts = [" ".join("the old man saw a big cat".split()[: 2 + number % 6]) for number in range(48)]
     (tmp_path / "text.txt").write_text("\n".join(texts) + "\n")
     chain = [(0, last) for last in range(1, 8)]
@@ -229,8 +227,7 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(tmp_path, capsys, monke
     assert parsed.tree.brackets(parsed.leaves) == "((((((the old) man) saw) a) big) cat)"
     student = FastR2D2ForPreTraining.from_pretrained(tmp_path / "whole" / "model")  # its encoder is still the given one
     assert student.model.parser.dense.in_features == 128 and student.config.parser_num_layers == 1
-    given = FastR2D2ForPreTraining.from_pretrained(bundled_checkpoint()).model
-    assert torch.equal(student.model.embeddings.weight, given.embeddings.weight)
+    assert torch.equal(student.model.embeddings.weight, model.model.embeddings.weight)
     steps, step = itertools.count(1), distill.Trainer.training_step
 
     def stop(self, *arguments, **keywords):

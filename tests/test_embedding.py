@@ -30,20 +30,14 @@ def alone(model, tokenizer, text: str):
 
 
 @pytest.mark.parametrize("limits", [{"batch_size": 1}, {"batch_size": 2}, {}, {"batch_size": None, "batch_tokens": 12}])
-def test_vectors_are_root_vectors_in_the_order_of_the_texts(model, tokenizer, limits):
-    vectors = model.encode(TEXTS, **limits)
+def test_vectors_are_root_vectors_in_the_order_of_the_texts(model, tokenizer, limits, capfd):
+    vectors = model.encode(TEXTS, **limits, show_progress_bar=True)
+    assert "encoding" in capfd.readouterr().err
     assert vectors.shape == (5, model.config.hidden_size) and vectors.dtype == np.float32
     for vector, text in zip(vectors, TEXTS, strict=True):
         np.testing.assert_allclose(vector, alone(model, tokenizer, text)[0].pooler_output[0], atol=1e-5)
     np.testing.assert_array_equal(model.encode(TEXTS[2], tokenizer=tokenizer), model.encode([TEXTS[2]])[0])
     assert model.encode([]).shape == (0, model.config.hidden_size)
-
-
-def test_a_model_in_training_encodes_without_noise_and_goes_on_training(model, capfd):
-    model.train()
-    np.testing.assert_array_equal(model.encode(TEXTS, show_progress_bar=True), model.encode(TEXTS))
-    assert model.training and "encoding" in capfd.readouterr().err
-    model.eval()
 
 
 def test_threads_encode_a_model_in_training_as_one_does_and_leave_it_there(model, tokenizer):

@@ -49,7 +49,6 @@ def test_the_copy_for_export_scores_as_the_parser(parser_model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parser_model", ["lstm", "transformer"], indirect=True)
 def test_a_saved_program_scores_any_batch_of_any_length(parser_model, tmp_path):
     torch.export.save(export_parser(parser_model), tmp_path / "parser.pt2")
     program = torch.export.load(tmp_path / "parser.pt2").module()

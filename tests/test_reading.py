@@ -68,15 +68,6 @@ def test_given_words_are_the_same_but_for_their_own_bounds(tokenizer):
     assert [read.words[read.word_ids[bound]] for bound in read.bounds] == ["Smith", "man", "'"]
 
 
-@pytest.mark.parametrize("text", ["...", ",", "\u201c!\u201d"])
-@pytest.mark.parametrize("is_split", [False, True])
-def test_a_sentence_of_marks_alone_keeps_them(tokenizer, text, is_split):
-    given_texts = [[text] if is_split else text]
-    [aside] = sentences_to_parse(tokenizer, given_texts, is_split_into_words=is_split, set_marks_aside=True)
-    [kept] = sentences_to_parse(tokenizer, given_texts, is_split_into_words=is_split)
-    assert aside == kept and aside.marks == []
-
-
 def tree_by(scores) -> BinaryTree:
     """The tree in which every span splits at its highest score, which must be the only one."""
     left_first, right_first = BinaryTree.from_order([-score for score in scores]), BinaryTree.from_split_scores(scores)
@@ -144,13 +135,6 @@ def test_parsed_sentences_are_equal_by_value_and_not_hashable(model, tokenizer):
     assert first._replace(vector=None, split_scores=None) == again._replace(vector=None, split_scores=None)
     with pytest.raises(TypeError, match="unhashable type: 'ParsedSentence'"):
         hash(first)
-
-
-def test_batches_know_bounds(tokenizer):
-    read = sentences_to_parse(tokenizer, ["a , b c", "a b ; c , d"], set_marks_aside=True)
-    batch = pad_batch(read)
-    assert batch["split_signs"].tolist() == [[1, 0, 0], [0, 1, 0]]  # a comma before a word alone gives none
-    assert batch["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
 
 
 @pytest.mark.parametrize("method", list(METHODS))

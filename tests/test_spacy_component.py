@@ -124,14 +124,17 @@ def test_trees_survive_saving_and_joining(nlp):
     assert list(map(trees, from_bytes)) == list(map(trees, docs))
 
 
-def test_pipelines_are_saved_with_their_configuration(nlp, tmp_path):
-    chart = english(checkpoint=bundled_checkpoint(), method="chart")
-    for pipeline, method in ((nlp, "parser"), (chart, "chart")):
-        pipeline.to_disk(tmp_path / method)
-        loaded = spacy.load(tmp_path / method)
-        assert loaded.get_pipe_meta("fast_r2d2").factory == "fast_r2d2"
-        assert loaded.config["components"]["fast_r2d2"]["method"] == method
-        assert trees(loaded(TEXTS[0])) == trees(pipeline(TEXTS[0]))
+@pytest.mark.parametrize("method", ["parser", "chart"])
+def test_pipelines_are_saved_with_their_configuration_and_the_model_inside(tmp_path, method):
+    """The checkpoint is gone when they are loaded, as on another machine."""
+    checkpoint = shutil.copytree(bundled_checkpoint(), tmp_path / "checkpoint")
+    pipeline = english(checkpoint=str(checkpoint), method=method)
+    pipeline.to_disk(tmp_path / "saved")
+    shutil.rmtree(checkpoint)
+    loaded = spacy.load(tmp_path / "saved")
+    assert loaded.get_pipe_meta("fast_r2d2").factory == "fast_r2d2"
+    assert loaded.config["components"]["fast_r2d2"]["method"] == method
+    assert trees(loaded(TEXTS[0])) == trees(pipeline(TEXTS[0]))
 
 
 def test_a_document_is_read_once_for_all_its_spans_until_its_trees_or_tokens_change(nlp, two_trees, monkeypatch):
@@ -265,36 +268,24 @@ def test_two_processes_give_the_same_trees(nlp):
 
 FRESH = """
 import sys, spacy
-nlp = spacy.load(sys.argv[1]) if len(sys.argv) > 2 else spacy.blank("en")
-if len(sys.argv) == 2:
-    assert not {"modeling_fast_r2d2", "transformers"} & sys.modules.keys(), "imported before it was asked for"
-    nlp.add_pipe("sentencizer")
-    nlp.add_pipe("fast_r2d2")
+nlp = spacy.blank("en")
+assert not {"modeling_fast_r2d2", "transformers"} & sys.modules.keys(), "imported before it was asked for"
+nlp.add_pipe("sentencizer")
+nlp.add_pipe("fast_r2d2")
 print([sentence._.parse_string for sentence in nlp("The old man bought a new car. Dogs bark.").sents])
 """
 
 
-def in_a_fresh_process(script: str, *arguments: str) -> str:
+def in_a_fresh_process(script: str) -> str:
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_spacy_knows_the_component_without_an_import(nlp):
-    assert in_a_fresh_process(FRESH, "no folder") == str(trees(nlp("The old man bought a new car. Dogs bark.")))
-
-
-@pytest.mark.slow
-def test_a_saved_pipeline_has_the_model_inside(nlp, tmp_path):
-    """The checkpoint is gone when it is loaded, as on another machine."""
-    checkpoint = tmp_path / "checkpoint"
-    shutil.copytree(bundled_checkpoint(), checkpoint)
-    english(checkpoint=str(checkpoint)).to_disk(tmp_path / "saved")
-    shutil.rmtree(checkpoint)
-    expected = str(trees(nlp("The old man bought a new car. Dogs bark.")))
-    assert in_a_fresh_process(FRESH, str(tmp_path / "saved"), "load") == expected
+    assert in_a_fresh_process(FRESH) == str(trees(nlp("The old man bought a new car. Dogs bark.")))
 
 
 def test_a_pipeline_saved_by_an_older_version_loads_its_checkpoint(nlp, tmp_path):

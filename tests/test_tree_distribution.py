@@ -147,21 +147,17 @@ def test_a_bonus_raises_the_candidates_that_split_there(lengths, window, seed):
 
 
 def test_counts_of_samples_are_distributed_as_those_of_trees():
-    """Means and covariances of the counts, against trees walked one by one."""
-    trees, _, _ = draw([5, 4], 4, seed=2)
+    """Means and covariances of the counts, against trees walked one by one; none of a forbidden candidate."""
+    trees, _, _ = draw([5, 4], 4, seed=2, forbid=True)
     chart, generator = trees.chart, torch.Generator().manual_seed(0)
     choose = lambda cells: torch.multinomial(trees.probabilities[cells], 1, generator=generator)[:, 0]  # noqa: E731
     walked = torch.stack([3 * counts_of(chart, walk) for walk in follow(chart, choose, 3 * 3000).split(3)]).flatten(1)
     drawn = torch.stack([trees.sample(3, generator) for _ in range(3000)]).flatten(1)
-    assert drawn.frac().eq(0).all()
+    assert drawn.frac().eq(0).all() and drawn.sum(1).eq(3 * (4 + 3)).all()
+    is_forbidden = trees.candidate_log_prob.flatten() == float("-inf")
+    assert is_forbidden.sum() > (chart.splits < 0).sum() and drawn[:, is_forbidden].eq(0).all()
     torch.testing.assert_close(drawn.mean(0) / 3, trees.expected_counts().flatten(), atol=0.02, rtol=0)
     torch.testing.assert_close(drawn.t().cov(), walked.t().cov(), atol=0.08, rtol=0)
-
-
-def test_forbidden_candidates_are_not_sampled():
-    trees, _, _ = draw([8, 3], 3, seed=0, forbid=True)
-    counts = trees.sample(7)
-    assert counts[trees.candidate_log_prob == float("-inf")].eq(0).all() and counts.sum() == 7 * (7 + 2)
 
 
 @given(**CHARTS)

@@ -148,18 +148,13 @@ def test_spaces_in_words_break_neither_drawings_nor_brackets(width):
     assert BinaryTree.from_brackets(tree.brackets(words)) == (tree, ["New_York", "_", "a_b"])
 
 
-def test_drawing_from_the_top_down_needs_all_its_columns():
+def test_drawings_of_a_known_tree_and_that_from_the_top_down_needs_all_its_columns():
     tree, words = BinaryTree.from_brackets("((the cat) (sat down))")
-    needed = max(map(len, tree.draw(words, width=80).splitlines()))
-    assert tree.draw(words, width=needed) == tree.draw(words, width=80)
-    assert tree.draw(words, width=needed - 1) == tree.draw(words, width=1)
-
-
-def test_drawings_of_a_known_tree():
-    tree, words = BinaryTree.from_brackets("((the cat) (sat down))")
-    assert tree.draw(words, width=5) == "┬─┬─ the\n│ └─ cat\n└─┬─ sat\n  └─ down"
-    top_down = tree.draw(words, width=80).splitlines()
-    assert top_down[0].strip() == "•" and top_down[-1].split() == words
+    sideways, top_down = tree.draw(words, width=5), tree.draw(words, width=80)
+    assert sideways == "┬─┬─ the\n│ └─ cat\n└─┬─ sat\n  └─ down"
+    assert top_down.splitlines()[0].strip() == "•" and top_down.splitlines()[-1].split() == words
+    needed = max(map(len, top_down.splitlines()))
+    assert tree.draw(words, width=needed) == top_down and tree.draw(words, width=needed - 1) == sideways
 
 
 @pytest.mark.parametrize("spans", [((0, 1), (0, 1)), ((0, 2),), ((0, 2), (0, 1), (3, 4)), ((5, 6),)])
