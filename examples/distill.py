@@ -221,6 +221,8 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     tokenizer = AutoTokenizer.from_pretrained(source)
     student = load_student(source, options.config_overrides)
     check_student(student.config)
+    if checkpoint := settings.resume_from_checkpoint:
+        check_checkpoint(checkpoint, student.config)
     model = load_model(FastR2D2ForPreTraining, source, may_miss=HEADS)  # which gets the student's parser
     lines = [clean_wikitext(line) if options.clean_wikitext else line for line in read_sentences(options.corpus)]
     teachers, weights = make_teachers(
@@ -271,6 +273,13 @@ def check_student(config: FastR2D2Config) -> None:
                          "--no_keep_punctuation, or set punctuation to aside in its config.json")  # fmt: skip
     if any("Classification" in name for name in config.architectures or []):
         raise ValueError("the student is a classifier, whose head would be lost; give the model it was made from")
+
+
+def check_checkpoint(checkpoint: str, config: FastR2D2Config) -> None:
+    """Raise ValueError if a run had another parser."""
+    if weights_of(given_config(ModelOptions(checkpoint))) != weights_of(config):
+        raise ValueError(f"{checkpoint} is of a parser of another size; give the same --student and --config_overrides "
+                         "to go on, or another --output_dir")  # fmt: skip
 
 
 def make_dataset(lines: list[str], options: DistillationOptions, settings: TrainingArguments) -> Dataset:

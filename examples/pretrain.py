@@ -55,7 +55,7 @@ from pretraining.decisions import decide, sample
 from pretraining.evaluation import Interrupted, evaluate
 from pretraining.loop import train
 from pretraining.losses import check_stages, leave_parameters_out
-from pretraining.models import read_as_given_model
+from pretraining.models import final_config, override, read_as_given_model
 from pretraining.options import DataOptions, ModelOptions, Options, OutputOptions, TrainingOptions
 from pretraining.recipe import Recipe, read_recipe
 from pretraining.report import MEANINGS, model_card, plot
@@ -106,13 +106,15 @@ def parse_options(arguments: list[str] | None = None) -> Options:
 
 def check_afterwards(options: Options) -> None:
     """Raise ValueError if the recipe's programs would refuse their arguments at once."""
-    for number, (program, *_) in enumerate(options.afterwards, start=1):
+    for number, (program, *of_recipe) in enumerate(options.afterwards, start=1):
         command = command_afterwards(options, number)
         if program == "distill":
             distill.check_arguments(command)
             continue
         further = parse_options(command)
+        say_what_has_no_effect(of_recipe, further)
         check_stages(further.stages)
+        override(final_config(options.model), further.model.config_overrides)
         read_held_out(further.data)
         if further.afterwards:
             raise ValueError("a recipe that comes afterwards must not have `afterwards` of its own; list them in one")
@@ -130,7 +132,7 @@ def say_what_has_no_effect(arguments: list[str], options: Options) -> None:
         in_stages = [name for name in rates if all(name in stage.values for stage in stages)]
         more = ["num_train_epochs", *(["warmup_steps"] if len(in_stages) == 2 else [])]
         idle |= dict.fromkeys([*in_stages, *more], "the stages of the recipe decide; change them there")
-    else:
+    elif not options.afterwards:
         idle["length"] = "it is for the stages of a recipe"
     for argument in arguments:
         name = argument.removeprefix("--").split("=")[0].replace("-", "_")
@@ -206,8 +208,9 @@ def finish(run: Run) -> Path:
     final, unfinished, is_main_process = run.folder / MODEL, run.folder / UNFINISHED, run.accelerator.is_main_process
     figures = write_weights(run, unfinished) if is_main_process else {}
     if run.options.afterwards:
-        figures |= go_on(run)
-        run.display.show_evaluation(figures | {"step": run.progress.step})
+        figures |= (found := go_on(run))
+        if found:
+            run.display.show_evaluation(found | {"step": run.progress.step})
     if is_main_process:
         if run.options.afterwards:
             shutil.rmtree(unfinished)

@@ -174,6 +174,11 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     starts = [[sentence.input_ids[0]] + [sentence.input_ids[split + 1] for split in sentence.word_split_points]
               for sentence in best.sentences]  # fmt: skip
     assert [row[: len(own)] for row, own in zip(best.first_pieces.tolist(), starts, strict=True)] == starts
+    collate.first_words = lambda spans, posteriors, pieces: spans.flip(1)
+    collate.relative_clauses = lambda spans, pieces: spans.roll(1, 1)
+    last, *others = map(tuple, best.spans[0].flip(0).tolist())
+    assert collate.trees(best)[0].spans == [others[-1], last, *others[:-1]]
+    collate.first_words = None
     collate.substitution = lambda trees, random: trees[:1]
     assert collate(features)["labels"][[0, 3]].equal(batch["labels"][[0, 0]])
 
@@ -190,7 +195,7 @@ def test_what_the_coordinators_of_the_tokenizer_join_is_put_together(tokenizer, 
 
 def test_length_is_counted_in_words_or_in_characters_of_scripts_without_blanks():
     lines = ["土佐の侍で大塚と云う者。", "a b c", "a", "侍", "a b c d e f g h i j k l m n", "侍と a", "Yes!"]
-    options = DistillationOptions(["t"], "s", ["c"], max_words=12)
+    options = DistillationOptions(["t"], "s", ["c"], max_words=11)
     rows = distill.make_dataset(lines, options, distill.DistillationArguments("out", use_cpu=True))
     assert sorted(rows["row"]) == [0, 1, 5] and [distill.count_words(line) for line in lines] == [11, 3, 1, 1, 14, 3, 1]
 
@@ -238,6 +243,9 @@ def test_a_student_learns_chains_from_a_file_and_goes_on(model, tmp_path, capsys
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(distill.Trainer, "training_step", stop)
         distill.main([*command, "--output_dir", str(tmp_path / "cut")])
-    distill.main([*command, "--output_dir", str(tmp_path / "cut"), "--resume_from_checkpoint", "true"])
+    resumed = [*command, "--output_dir", str(tmp_path / "cut"), "--resume_from_checkpoint", "true"]
+    with pytest.raises(ValueError, match="checkpoint-10 is of a parser of another size; give the same --student"):
+        distill.main([*resumed, "--config_overrides", "parser_hidden_size=32"])
+    distill.main(resumed)
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "cut"))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from modeling_fast_r2d2.text_files import write_text
 from pretraining.batches import Step
 from pretraining.checkpoints import write_state
-from pretraining.evaluation import Interrupted, chain_warnings, evaluate, window_of
+from pretraining.evaluation import Interrupted, chain_warnings, evaluate, stopping_together, window_of
 from pretraining.losses import LOSSES, sizes
 from pretraining.options import TrainingOptions
 from pretraining.recipe import Settings
@@ -75,6 +75,8 @@ def train(run: Run) -> bool:
             evaluate_if_due(run, stop)  # a signal may have cut it short
             take_steps(run, stop)
             evaluate_if_due(run, stop)
+            with stopping_together(run.accelerator):  # what comes afterwards may take hours
+                stop.check()
         except Interrupted:
             is_interrupted = True
         if run.saved_step != run.progress.step:

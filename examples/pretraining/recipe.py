@@ -232,7 +232,7 @@ def read_recipe(path: str | Path, known_options: set[str], known_afterwards: dic
         ValueError: for a file that is missing or wrong, with the file and the stage.
     """
     file = Path(path)
-    if not file.exists() and file.parent == Path():
+    if not file.is_file() and file.parent == Path():  # a run's folder may have the same name
         file = RECIPES / f"{file.stem}.yaml"
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -99,3 +99,6 @@ def test_what_begins_with_a_determiner_is_an_object():
     assert FirstWords(8, [batch_of(seen)])(few, posteriors, of_few).equal(few)
     two, of_two = batch_of([((THE, SHARES), OBJECT)])  # as in "the bank, the largest"
     assert FirstWords(8, [batch_of(seen)])(two, posteriors, of_two).equal(two)
+    posteriors[0, 1, 2] = 0.1
+    one, of_one = batch_of([((TO, BUY), THE)])
+    assert FirstWords(8, [batch_of(seen)])(one, posteriors, of_one).equal(one)

@@ -127,6 +127,8 @@ def test_a_name_alone_is_that_of_a_file_here_or_among_the_examples(tmp_path, mon
     named = parse_options(["--recipe", str(RECIPES / arguments[1]), *arguments[2:]])
     assert parse_options(arguments).stages == named.stages != ()
     assert parse_options(["--recipe", "any_language", *arguments[2:]]).stages == named.stages
+    Path("any_language").mkdir()  # of a run
+    assert parse_options(["--recipe", "any_language", *arguments[2:]]).stages == named.stages
     Path("any_language.yaml").write_text("options: {size: base}")
     assert parse_options(arguments).model.size == "base"
 
@@ -159,6 +161,7 @@ def test_an_option_of_a_recipe_may_be_no_and_its_name_is_not_shortened(tmp_path)
     ("{pretrain: {model: fast-r2d2-tiny}}", [], "pretrain has no model"),
     ("{pretrain: {recipe: nowhere}}", [], "there is no recipe 'nowhere'"),
     ("{pretrain: {eval_steps: 0}}", [], "eval_steps must be >= 1, got 0"),
+    ("{pretrain: {config_overrides: no_such=1}}", [], "no_such=1"),
     ("{pretrain: {recipe: RECIPE}}", [], "must not have `afterwards` of its own"),
     ("{pretrain: {recipe: FORCED}}", [], "forced encoding has no chart, so tree_weight must be 0"),
 ])  # fmt: skip
@@ -277,7 +280,7 @@ def test_a_stage_can_be_left_out_by_character_and_without_a_direction(tmp_path):
         steps("character", "1", given.stages[2:])
 
 
-def test_options_without_effect_are_named(recwarn):
+def test_options_without_effect_are_named(recwarn, tmp_path):
     def warn(arguments):
         say_what_has_no_effect(arguments, parse_options(arguments))
 
@@ -294,7 +297,13 @@ def test_options_without_effect_are_named(recwarn):
     recwarn.clear()
     warn([*given[2:], "--learning_rate", "1e-4", "--num_train_epochs", "2"])
     warn([*given, "--per_device_train_batch_size", "8", "--validation", "learning_rate"])
+    (tmp_path / "recipe.yaml").write_text("afterwards: [{pretrain: {recipe: settle, size: tiny}}]", encoding="utf-8")
+    own = ["--recipe", str(tmp_path / "recipe.yaml"), *given[2:], "--length", "2"]
+    warn(own)  # the length counts afterwards
     assert not [warning for warning in recwarn if "has no effect" in str(warning.message)]
+    check_afterwards(parse_options(own))
+    [told] = [str(warning.message) for warning in recwarn if "has no effect" in str(warning.message)]
+    assert told == "--size has no effect: the given model decides"
 
 
 def test_overrides_of_the_command_line_join_those_of_the_recipe():

@@ -375,6 +375,16 @@ def test_what_comes_afterwards_goes_on_where_it_was_stopped(with_afterwards, tmp
 
 
 @pytest.mark.slow
+def test_a_signal_in_the_last_step_before_what_comes_afterwards_ends_the_run(with_afterwards, tmp_path):
+    arguments, _ = with_afterwards
+    command = [*arguments[:-4], "--output_dir", str(tmp_path / "run")]  # without anything to evaluate
+    assert pretrain(command, at=("step", 3, "SIGTERM")) == [0], last_output()
+    assert "stopped and saved at step 3;" in last_output() and not (tmp_path / "run" / "afterwards-1").exists()
+    assert pretrain(command) == [0], last_output()
+    assert "the model is in" in last_output() and not re.search(r"step \d+: *$", last_output(), re.MULTILINE)
+
+
+@pytest.mark.slow
 def test_what_comes_afterwards_has_the_precision_of_the_run(with_afterwards, tmp_path):
     arguments, _ = with_afterwards
     command = [*arguments, "--mixed_precision", "bf16", "--output_dir", str(tmp_path / "run")]

@@ -124,7 +124,7 @@ def test_a_word_is_replaced_by_what_stands_in_such_a_place(monkeypatch):
         (2, 2): (2, "left", None), (3, 3): (2, "right", None),
     }  # fmt: skip
     substitution = Substitution.__new__(Substitution)
-    substitution.standing = {(0, "left", 2): [1]}
+    substitution.standing = {(0, "left", 2): [1], (2, "left", None): [1]}
     substitution.found, substitution.widths = [[], [(plain, (0, 1))], []], [[], [2], []]
     [place] = substitution._places(short, {(0, 2): 0, (1, 2): 2})  # the other words stand beside a word, or at the end
     assert place == ((0, 0), [1], LEFT_WEIGHT)
@@ -153,3 +153,12 @@ def test_of_a_word_alone_nothing_is_made():
     word = WordTree([[9, 10]], [])
     with pytest.raises(ValueError, match="no sentence of two or more words"):
         Substitution(model, [word], 1)
+
+
+def test_classes_are_the_nearest_centres():
+    random, substitution = np.random.default_rng(0), Substitution.__new__(Substitution)
+    substitution.mean, substitution.scale = random.normal(size=8), random.uniform(0.1, 3, 8)
+    vectors, substitution.centres = random.normal(size=(99, 8)), random.normal(size=(5, 8))
+    scaled = (vectors - substitution.mean) / substitution.scale
+    distances = np.linalg.norm(scaled[:, None] - substitution.centres, axis=-1)
+    assert substitution.classes(vectors).tolist() == distances.argmin(1).tolist()
