@@ -99,8 +99,7 @@ class FastR2D2Config(PreTrainedConfig):
         bounds_bonus: With ``"aside"``: nats added to the split scores where punctuation other than quotes stood, but
             for commas in a list and before a word alone.
         names_bonus: Nats taken from the split scores between two words that both begin with a capital letter, and
-            within such words, so that names stay together; with ``"aside"`` also where a comma joins two single words
-            of a list. For languages that write names so.
+            within such words, so that names stay together. For languages that write names so.
         confidence_scale, confidence_bias: What the log-odds of the parser's constituents are multiplied by, and what is
             added, so that its confidences are how often it is right; 1 and 0 for a parser that was not calibrated.
         confidence_pair, confidence_length: What is added for constituents of two words, and for each nat of

@@ -33,7 +33,7 @@ def test_names_are_words_side_by_side_that_begin_with_a_capital(words, data):
     word_ids = [word for word, length in enumerate(lengths) for _ in range(length)]
     last = [sum(lengths[: word + 1]) - 1 for word in range(len(words))]
     bounds = data.draw(st.sets(st.sampled_from(last[:-1]))) if len(words) > 1 else set()
-    found = ReadSentence([], word_ids, [], sorted(bounds), [], words, [], [], [], [], []).names
+    found = ReadSentence([], word_ids, [], sorted(bounds), words, [], [], [], [], []).names
     begins = [word in ("Smith", "New", "Élan", "X") for word in words]
     pairs = [(a, a + 1) for a in range(len(words) - 1) if begins[a] and begins[a + 1] and last[a] not in bounds]
     expected = {last[word] for word, _ in pairs}

@@ -6,7 +6,6 @@ Constituents hardly ever cross a comma, but a list does.
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
 from .language import COMMAS, is_quote
 from .word_rules import find_words
@@ -53,63 +52,35 @@ def _in_both_orders(pairs: Counter[tuple[str, str]]) -> int:
     return sum(min(number, pairs[after, before]) for (before, after), number in pairs.items() if before != after)
 
 
-class Commas(NamedTuple):
-    """The commas of a sentence that are no edges of larger constituents, by the numbers of words before them.
-
-    Attributes:
-        alone: those before a word that stands alone, as in *He left, too*.
-        in_lists: those in a list.
-        joining: those of them that stand between two single words.
-    """
-
-    alone: set[int]
-    in_lists: set[int]
-    joining: set[int]
-
-    @property
-    def loose(self) -> set[int]:
-        return self.alone | self.in_lists
-
-
-def find_commas(
+def loose_commas(
     words: Sequence[str], marks: Sequence[str], places: Sequence[int], coordinators: Collection[str]
-) -> Commas:
-    """Look at the commas of a sentence, from right to left.
+) -> set[int]:
+    """The commas that are no edges of larger constituents: those in a list, and those before a word that stands alone,
+    as in *He left, too*.
 
     Args:
-        words: without its marks.
+        words: without the marks.
         places: for each mark, the number of words before it.
         coordinators: in lower case, as from `find_coordinators`. Without any, no list is found.
+
+    Returns:
+        The numbers of words before them.
     """
     stops: dict[int, bool] = {}  # whether only commas stand there
     for mark, place in zip(marks, places, strict=True):
         if not is_quote(mark):
             stops[place] = mark in COMMAS and stops.get(place, True)
-    found = Commas(set(), set(), set())
+    alone, in_lists = set[int](), set[int]()
     if not any(stops.values()):
-        return found
+        return alone
     joins = [word.lower() in coordinators for word in words]
     for place, after in reversed(list(itertools.pairwise(sorted({*stops, len(words)})))):
         if stops[place]:
-            ends_list = stops.get(after, False) and any(joins[after : after + 1])
-            _look_at(place, joins[place:after], after, ends_list, found)
-    return found
-
-
-def _look_at(place: int, part: list[bool], after: int, ends_list: bool, found: Commas) -> None:
-    """What the comma at a place is, after all those behind it.
-
-    Args:
-        part: for each word up to the next mark, whether it is a coordinator.
-        after: the place of that mark.
-        ends_list: whether that mark is a comma before a coordinator.
-    """
-    is_short = len(part) <= LONGEST_PART
-    if len(part) == 1:
-        found.alone.add(place)
-    if is_short and ends_list:
-        found.in_lists.update((place, after))  # , pears, and plums
-    elif any(part[1 : LONGEST_PART + 1]) or is_short and after in found.in_lists:
-        found.in_lists.add(place)  # , pears and plums
-    if is_short and any(part[1:2]) or len(part) == 1 and (ends_list or after in found.joining):
-        found.joining.add(place)
+            part, is_short = joins[place:after], after - place <= LONGEST_PART
+            if len(part) == 1:
+                alone.add(place)
+            if is_short and stops.get(after, False) and any(joins[after : after + 1]):
+                in_lists |= {place, after}  # , pears, and plums
+            elif any(part[1 : LONGEST_PART + 1]) or is_short and after in in_lists:
+                in_lists.add(place)  # , pears and plums
+    return alone | in_lists

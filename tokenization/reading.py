@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from .coordination import find_commas
+from .coordination import loose_commas
 from .language import are_marks, are_opening, begins_name, is_quote, pairs_of
 from .padding import pad_sentences, pad_split_signs
 from .trees import BinaryTree, put_back
@@ -38,8 +38,7 @@ class ReadSentence:
         word_ids: the word number of each piece, from 0, without gaps.
         atom_spans: the spans of the words that have two or more pieces, inclusive.
         bounds: the split points between pieces where a mark other than a quote was set aside, but not those of
-            `Commas.loose`.
-        in_lists: the split points at `Commas.joining`, which hold a list together.
+            `loose_commas`.
         words: the text of each word.
         marks: the text of each mark that was set aside.
         places: for each mark, the number of words before it.
@@ -51,7 +50,6 @@ class ReadSentence:
     word_ids: list[int]
     atom_spans: list[Span]
     bounds: list[int]
-    in_lists: list[int]
     words: list[str]
     marks: list[str]
     places: list[int]
@@ -65,12 +63,11 @@ class ReadSentence:
         "Capitalization Cues Improve Dependency Grammar Induction"); see ``names_bonus`` of `FastR2D2Config`.
 
         They lie between two words that both may be in a name, with no bound between them, and between the pieces of
-        such words, which must not come apart before the name does. Lists of single words are held together like names.
+        such words, which must not come apart before the name does.
         """
         may_be = [begins_name(word) for word in self.words]
         joints, bounds = list(enumerate(itertools.pairwise(self.word_ids))), set(self.bounds)
         between = [k for k, (i, j) in joints if i != j and may_be[i] and may_be[j] and k not in bounds]
-        between = sorted({*between, *self.in_lists})
         in_names = {self.word_ids[k + side] for k in between for side in (0, 1)}
         return sorted(between + [k for k, (i, j) in joints if i == j and i in in_names])
 
@@ -257,7 +254,7 @@ def _read_words(row: dict[str, Any]) -> ReadSentence:
     for word, (start, end) in zip(word_ids, row["offsets"], strict=True):
         first, last = places[word]
         pieces.append((min(first + start, last), min(first + end, last)))
-    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], [], words, [], [], pieces, places, [])
+    return ReadSentence(row["input_ids"], word_ids, row["atom_spans"], [], words, [], [], pieces, places, [])
 
 
 def _joined(words: Sequence[str]) -> list[Span]:
@@ -270,7 +267,7 @@ def _set_marks_aside(whole: ReadSentence, coordinators: Collection[str]) -> Read
     """The sentence without the words that are nothing but punctuation; a genitive's apostrophe stays.
 
     Args:
-        coordinators: as for `find_commas`.
+        coordinators: as for `loose_commas`.
     """
     is_kept = [not is_mark for is_mark in are_marks(whole.words)]
     if all(is_kept) or not any(is_kept):
@@ -282,14 +279,11 @@ def _set_marks_aside(whole: ReadSentence, coordinators: Collection[str]) -> Read
     pieces = [piece for piece, word in enumerate(whole.word_ids) if is_kept[word]]
     ids, offsets = [whole.input_ids[piece] for piece in pieces], [whole.piece_offsets[piece] for piece in pieces]
     word_ids = [kept_so_far[whole.word_ids[piece]] - 1 for piece in pieces]
-    commas = find_commas(words, marks, places, coordinators)
-    bounded = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)} - commas.loose
-    bounds, in_lists = (
-        [k for k in range(len(ids) - 1) if word_ids[k] != word_ids[k + 1] and word_ids[k + 1] in found]
-        for found in (bounded, commas.joining)
-    )
+    parting = {place for place, mark in zip(places, marks, strict=True) if not is_quote(mark)}
+    parting -= loose_commas(words, marks, places, coordinators)
+    bounds = [k for k, (i, j) in enumerate(itertools.pairwise(word_ids)) if i != j and j in parting]
     return ReadSentence(
-        ids, word_ids, word_spans(word_ids), bounds, in_lists, words, marks, places, offsets, word_offsets, mark_offsets
+        ids, word_ids, word_spans(word_ids), bounds, words, marks, places, offsets, word_offsets, mark_offsets
     )
 
 
