@@ -232,21 +232,7 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
     dataset = make_dataset(lines, options, settings)
     collator = CollatorWithTrees(tokenizer, teachers, weights, model.model.eval())
     if options.first_words or options.substitutes:
-        sample = dataset.select(range(min(len(dataset), SENTENCES_TO_TAKE_FROM)))
-        parts = tqdm(
-            sample.iter(SENTENCES_AT_ONCE), "finding constituents", len(sample) // SENTENCES_AT_ONCE, disable=None
-        )
-        found: Iterable[BestTrees] = (collator.best(part["text"], part["row"]) for part in parts)
-        if options.first_words:
-            found = list(found)  # these trees are counted, and then changed
-            trees = [(best.spans, best.first_pieces) for best in found]
-            collator.first_words = FirstWords(len(tokenizer), trees)
-            collator.relative_clauses = RelativeClauses(collator.first_words.odds, trees)
-            pronouns = tokenizer.convert_ids_to_tokens(sorted(collator.relative_clauses.pronouns))
-            print(f"relative pronouns: {', '.join(pronouns) or 'none was found'}")
-        if options.substitutes:
-            word_trees = [tree for best in found for tree in collator.trees(best)]
-            collator.substitution = Substitution(collator.encoder, word_trees, options.substitutes)
+        learn_from_sample(collator, dataset, options)
     trainer = Trainer(student, settings, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=settings.resume_from_checkpoint)
     if settings.should_save:
@@ -255,6 +241,23 @@ def distill(options: DistillationOptions, settings: DistillationArguments, folde
         save_student(student, tokenizer, model, aside)
         put_in_place(aside, folder / MODEL)
         print(f"the model is in {folder / MODEL}")
+
+
+def learn_from_sample(collator: CollatorWithTrees, dataset: Dataset, options: DistillationOptions) -> None:
+    """Give the collator what it may change trees by, and what it may take further sentences from."""
+    sample = dataset.select(range(min(len(dataset), SENTENCES_TO_TAKE_FROM)))
+    parts = tqdm(sample.iter(SENTENCES_AT_ONCE), "finding constituents", len(sample) // SENTENCES_AT_ONCE, disable=None)
+    found: Iterable[BestTrees] = (collator.best(part["text"], part["row"]) for part in parts)
+    if options.first_words:
+        found = list(found)  # these trees are counted, and then changed
+        trees = [(best.spans, best.first_pieces) for best in found]
+        collator.first_words = FirstWords(len(collator.tokenizer), trees)
+        collator.relative_clauses = RelativeClauses(collator.first_words.odds, trees)
+        pronouns = collator.tokenizer.convert_ids_to_tokens(sorted(collator.relative_clauses.pronouns))
+        print(f"relative pronouns: {', '.join(pronouns) or 'none was found'}")
+    if options.substitutes:
+        word_trees = [tree for best in found for tree in collator.trees(best)]
+        collator.substitution = Substitution(collator.encoder, word_trees, options.substitutes)
 
 
 def load_student(source: str, overrides: str | None) -> FastR2D2ForConstituencyParsing:
