@@ -15,13 +15,13 @@ FILE = Path(__file__).parent / "challenge.mrg"
 # Recall of the bundled parser, rounded down; a better one raises these.
 LEAST = {
     "complement_clauses": 100,
-    "coordinated_subjects": 90,
+    "coordinated_subjects": 96,
     "coordinated_verb_phrases": 79,
     "clauses_after_if": 90,
-    "lists": 81,
-    "prepositional_phrases_in_subjects": 89,
+    "lists": 86,
+    "prepositional_phrases_in_subjects": 94,
     "how_many": 52,
-    "relative_clauses_in_subjects": 59,
+    "relative_clauses_in_subjects": 64,
 }
 
 
