@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 
 PYTEST = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 
-# The tests that are not marked `slow`, with ten examples where hypothesis draws them: about six minutes of processor
+# The tests that are not marked `slow`, with ten examples where hypothesis draws them: about four minutes of processor
 # time, and one for the lint when mypy begins anew. Each process of pytest takes 15 seconds of it to import everything.
 test: $(VENV)/.installed-test lint
 	$(PYTEST) --maxprocesses 4 --hypothesis-profile quick
