@@ -21,7 +21,7 @@ from tokenization_fast_r2d2.trees import Span
 LEAST_COUNT = 50  # of what makes a word a verb or a pronoun
 MOST_WORDS_OF_NOUNS, LEAST_OF_NOUNS = 3, 0.15  # of the constituents that they end; share of their places
 LEAST_ODDS_OF_VERBS, LEAST_OF_VERBS, MOST_FIRST = 3.0, 0.25, 0.1  # shares: that make sentences; that begin them
-LEAST_BEHIND_NOUNS, LEAST_BEFORE_VERBS = 0.55, 0.3  # shares
+LEAST_BEHIND_NOUNS, LEAST_BEFORE_VERBS = 0.55, 0.17  # shares
 
 Row = tuple[list[Span], list[int]]  # the spans of a tree over words, by split point, and the first pieces of its words
 
@@ -43,8 +43,9 @@ class RelativeClauses:
         self.determiners = {piece for piece in total if odds[piece] < MOST_OF_DETERMINERS}
         nouns = find_nouns(rows, total, self.determiners)
         known = {piece for piece, count in total.items() if count >= LEAST_COUNT} - nouns
-        self.verbs = find_verbs(rows, total) & {piece for piece in known if odds[piece] >= LEAST_ODDS_OF_VERBS}
-        self.pronouns = find_pronouns(rows, total, nouns, self.verbs) & known - self.verbs
+        verbs = find_verbs(rows, total) & {piece for piece in known if odds[piece] >= LEAST_ODDS_OF_VERBS}
+        self.pronouns = find_pronouns(rows, total, nouns, verbs) & known
+        self.verbs = verbs - self.pronouns  # (the book) (which (...)) looks like a sentence, too
 
     def __call__(self, spans: Tensor, pieces: Tensor) -> Tensor:
         """Trees in which relative clauses are mended.

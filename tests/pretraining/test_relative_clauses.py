@@ -96,5 +96,8 @@ def test_nouns_verbs_and_pronouns_are_found_by_their_places():
     assert (found.determiners, found.verbs, found.pronouns) == ({THE[0]}, {SAID[0], LEFT[0]}, {WHO[0]})
     few = RelativeClauses(odds, [batch_of(seen * 49)])
     assert (few.verbs, few.pronouns) == (set(), set())
+    odds[WHO[0]] = 9.0  # and it is in front of what looks like the rest of a sentence
+    found = RelativeClauses(odds, [batch_of([*seen, (man, (WHO, (SAID, car)))] * 50)])
+    assert (found.verbs, found.pronouns) == ({SAID[0], LEFT[0]}, {WHO[0]})
     odds[SAID[0]] = 2
     assert RelativeClauses(odds, [batch_of(seen * 50)]).pronouns == set()
