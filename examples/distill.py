@@ -12,7 +12,8 @@ teachers (``--methods parser chart``). What words such as *and* join is put toge
 faster one takes its place. With ``--substitutes`` it also learns from sentences in which longer constituents have the
 place of shorter ones or of words (`pretraining/substitution.py`), and with ``--first_words`` the trees follow what is
 usual behind the first word of a constituent (`pretraining/first_words.py`), and relative clauses join nouns
-(`pretraining/relative_clauses.py`). The student's encoder does not change; ``pretrain.py --recipe settle.yaml --model
+(`pretraining/relative_clauses.py`). With both, it also learns from sentences whose subjects were given relative clauses
+(`pretraining/subject_clauses.py`). The student's encoder does not change; ``pretrain.py --recipe settle.yaml --model
 <output_dir>/model`` lets it follow the new trees.
 
 The options of `TrainingArguments` are options here. The same command with ``--resume_from_checkpoint true`` resumes
@@ -22,7 +23,7 @@ from its newest checkpoint. Other folders that hold something are refused.
 import itertools
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -56,6 +57,7 @@ from pretraining.first_words import FirstWords
 from pretraining.models import given_config, override, weights_of
 from pretraining.options import ModelOptions, option
 from pretraining.relative_clauses import RelativeClauses
+from pretraining.subject_clauses import ClausesInSubjects
 from pretraining.substitution import Substitution, WordTree, model_batch
 from pretraining.teachers import BestTrees, consensus, make_teachers
 from tokenization_fast_r2d2 import clean_wikitext, read_sentences
@@ -145,7 +147,7 @@ class DistillationArguments(TrainingArguments):
 class CollatorWithTrees:
     """Makes batches of numbered sentences with the teachers' best trees over pieces as labels. What *and* joins is
     together in them, and alike by the vectors of ``encoder``, a `FastR2D2Model` in evaluation, on the CPU.
-    ``first_words`` may change these trees, and ``substitution`` make further sentences of them."""
+    ``first_words`` may change these trees, and what is in ``further`` makes more sentences of them."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, teachers: list, weights: list[float], encoder: FastR2D2Model
@@ -154,7 +156,7 @@ class CollatorWithTrees:
         self.coordinators = tokenizer.init_kwargs.get("coordinators") or ()
         self.first_words: FirstWords | None = None
         self.relative_clauses: RelativeClauses | None = None
-        self.substitution: Substitution | None = None
+        self.further: list[Callable[[Sequence[WordTree], np.random.Generator], list[WordTree]]] = []
 
     def best(self, texts: Sequence[str], rows: Sequence[int]) -> BestTrees:
         read = sentences_to_parse(self.tokenizer, texts, set_marks_aside=True)
@@ -173,8 +175,8 @@ class CollatorWithTrees:
     def __call__(self, features: list[dict]) -> dict[str, Tensor]:
         texts, rows = zip(*((feature["text"], feature["row"]) for feature in features), strict=True)
         trees = self.trees(self.best(texts, rows))
-        if self.substitution is not None:
-            trees += self.substitution(trees, np.random.default_rng(rows[0]))
+        random = np.random.default_rng(rows[0])
+        trees += [tree for make in self.further for tree in make(trees, random)]
         return model_batch(trees, self.tokenizer.pad_token_id)
 
 
@@ -257,7 +259,9 @@ def learn_from_sample(collator: CollatorWithTrees, dataset: Dataset, options: Di
         print(f"relative pronouns: {', '.join(pronouns) or 'none was found'}")
     if options.substitutes:
         word_trees = [tree for best in found for tree in collator.trees(best)]
-        collator.substitution = Substitution(collator.encoder, word_trees, options.substitutes)
+        collator.further.append(Substitution(collator.encoder, word_trees, options.substitutes))
+        if options.first_words:
+            collator.further.append(ClausesInSubjects(collator.relative_clauses, word_trees))
 
 
 def load_student(source: str, overrides: str | None) -> FastR2D2ForConstituencyParsing:

@@ -13,6 +13,8 @@ from modeling_fast_r2d2 import BinaryTree, FastR2D2ForConstituencyParsing, FastR
 from modeling_fast_r2d2.grammar_induction.consensus import given_posteriors
 from modeling_fast_r2d2.parsing.chart_probabilities import chart_probabilities
 from modeling_fast_r2d2.parsing.tree_parser import TreeParser
+from pretraining.subject_clauses import ClausesInSubjects
+from pretraining.substitution import Substitution
 from pretraining.teachers import FileTeacher, ParserTeacher, consensus, make_teachers
 from tokenization_fast_r2d2 import train_tokenizer
 from tokenization_fast_r2d2.reading import sentences_to_parse
@@ -179,8 +181,18 @@ def test_labels_are_spans_of_pieces(model, tokenizer):
     last, *others = map(tuple, best.spans[0].flip(0).tolist())
     assert collate.trees(best)[0].spans == [others[-1], last, *others[:-1]]
     collate.first_words = None
-    collate.substitution = lambda trees, random: trees[:1]
+    collate.further = [lambda trees, random: trees[:1]]
     assert collate(features)["labels"][[0, 3]].equal(batch["labels"][[0, 0]])
+
+
+def test_what_changes_trees_and_makes_sentences_is_learnt_from_a_sample(model, tokenizer):
+    collate = distill.CollatorWithTrees(tokenizer, [ParserTeacher(TreeParser(model, tokenizer))], [1.0], model.model)
+    settings, kinds = distill.DistillationArguments("out", use_cpu=True), [Substitution, ClausesInSubjects]
+    for substitutes, first_words, makers in ((1, True, kinds), (1, False, kinds[:1]), (0, True, [])):
+        collate.first_words, collate.further = None, []
+        options = DistillationOptions(["t"], "s", ["c"], substitutes=substitutes, first_words=first_words)
+        distill.learn_from_sample(collate, distill.make_dataset(TEXTS, options, settings), options)
+        assert list(map(type, collate.further)) == makers and (collate.first_words is not None) == first_words
 
 
 @pytest.mark.parametrize(("coordinators", "found"), [
