@@ -93,7 +93,7 @@ class DistillationOptions:
     )  # fmt: skip
     substitutes: int = option(
         "for each sentence at most so many further ones, in which a longer constituent has the place of a shorter one "
-        "or of a word", 0
+        "or of a word; with --first_words also some in which a subject has a relative clause", 0
     )  # fmt: skip
     first_words: bool = option(
         "let the first word of a constituent decide with the teachers whether all that follows it belongs together, as "
