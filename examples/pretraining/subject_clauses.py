@@ -50,12 +50,9 @@ class ClausesInSubjects:
         return end if is_plain and pieces[end + 1] not in kinds.nouns | kinds.determiners else None
 
     def _with_clause(self, tree: WordTree, end: int, other: WordTree, clause: Span) -> WordTree:
-        (first, last), begin = clause, end + 1
-        inside = [(i - first + begin, j - first + begin) for i, j in other.spans[first:last]]
-        subject = WordTree(
-            [*tree.words[:begin], *other.words[first : last + 1]],
-            [*tree.spans[:end], (0, begin + last - first), *inside],
-        )
+        begin = end + 1
+        subject = WordTree([*tree.words[:begin], []], [*tree.spans[:end], (0, begin)])  # an empty word for the clause
+        subject = subject.put_in((begin, begin), other, clause)
         self.kinds.join_with_noun(subject.spans, first_pieces(subject), end)
         return tree.put_in((0, end), subject, (0, len(subject.spans)))
 
